@@ -1,0 +1,108 @@
+"""A device profile: the facts about one GPU product that kernels may depend on, each with its source.
+
+Profiles are values. Reading them from YAML is the manifest's work, asking a driver is the loader's; this module knows
+neither. A device fact reaches device code only as a field of a compile key, so that two products with equal facts
+share objects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kernelforge.errors import InputError, UnknownFact
+from kernelforge.target import check_arch
+
+FactValue = int | str | tuple[str, ...] | Mapping[str, int]
+
+# Name -> (type, what it means). A profile may leave out what nobody has measured, and hold nothing that is not here.
+FACTS: dict[str, tuple[type, str]] = {
+    "num_sms": (int, "streaming multiprocessors"),
+    "shared_memory_per_block_bytes": (int, "largest dynamic shared memory of one block, after opting in"),
+    "shared_memory_per_sm_bytes": (int, "shared memory of one SM"),
+    "registers_per_sm": (int, "32-bit registers of one SM"),
+    "l2_bytes": (int, "level 2 cache"),
+    "memory_bytes": (int, "device memory as the vendor states it"),
+    "max_active_clusters": (dict, "cluster size -> clusters resident at once with full shared memory"),
+    "driver_names": (tuple, "what cuDeviceGetName answers for this product"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """One fact and where it comes from: a measurement (date, driver) or a vendor's document."""
+
+    value: FactValue
+    source: str
+
+
+@dataclass(frozen=True)
+class DeviceProfile:
+    """Facts about one GPU product. ``profile.num_sms`` reads a fact; an undeclared one raises ``UnknownFact``."""
+
+    name: str
+    arch: str
+    facts: Mapping[str, Fact]
+
+    def __post_init__(self) -> None:
+        check_arch(self.arch)
+        for name, fact in self.facts.items():
+            _check_fact(self.name, name, fact)
+
+    def __getattr__(self, name: str) -> Any:
+        # Dunder look-ups come from copy and pickle machinery, before `facts` exists.
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self.fact(name)
+
+    def fact(self, name: str) -> FactValue:
+        """The value of a fact; ``UnknownFact`` names the fact and the profile when it is not declared."""
+        if name not in self.facts:
+            raise UnknownFact(
+                f"device profile {self.name!r} does not declare {name!r}",
+                hint=f"add facts.{name} with its source to the profile"
+                if name in FACTS
+                else f"facts: {', '.join(FACTS)}",
+                where=self.name,
+                fact=name,
+            )
+        return self.facts[name].value
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON: ``{"name", "arch", "facts": {name: {"value", "source"}}}``."""
+        facts = {name: {"value": _plain(fact.value), "source": fact.source} for name, fact in self.facts.items()}
+        return {"name": self.name, "arch": self.arch, "facts": facts}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> DeviceProfile:
+        """Inverse of ``to_json``; raises ``InputError`` for anything else."""
+        try:
+            facts = {name: Fact(_frozen(fact["value"]), fact["source"]) for name, fact in data["facts"].items()}
+            return cls(name=data["name"], arch=data["arch"], facts=facts)
+        except (KeyError, TypeError, AttributeError) as error:
+            raise InputError(f"not a device profile: {error!r}", hint="see specs/devices for examples") from error
+
+
+def _check_fact(profile: str, name: str, fact: Fact) -> None:
+    where = f"{profile}.facts.{name}"
+    if name not in FACTS:
+        raise InputError(f"{name!r} is no known fact", hint=f"one of: {', '.join(FACTS)}", where=where)
+    expected, _ = FACTS[name]
+    value: object = dict(fact.value) if isinstance(fact.value, Mapping) else fact.value
+    if type(value) is not expected:
+        raise InputError(f"{fact.value!r} is not a {expected.__name__}", hint=FACTS[name][1], where=where)
+    if not fact.source:
+        raise InputError(
+            "the fact has no source", hint="say where it was measured or which document states it", where=where
+        )
+
+
+def _frozen(value: Any) -> FactValue:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _plain(value: FactValue) -> Any:
+    if isinstance(value, tuple):
+        return list(value)
+    return dict(value) if isinstance(value, Mapping) else value
