@@ -1,0 +1,43 @@
+"""A stand-in for the compiler's ``HardwareInfo``: a build has no GPU, so a question to the driver is a mistake.
+
+Facts reach device code through the compile key, which takes them from the device profile. A kernel that asks the
+driver instead would bake the building machine's answer into an object for another machine.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+from kernelforge.errors import UnknownFact
+
+
+class UndeclaredHardwareInfo:
+    """Every question raises ``UnknownFact`` with the name of the fact."""
+
+    def __init__(self, device_id: int = 0) -> None:
+        self.device_id = device_id
+
+    def get_max_active_clusters(self, cluster_size: int, *_: Any, **__: Any) -> NoReturn:
+        """Clusters of this size that are resident at once."""
+        raise _undeclared("max_active_clusters", f"of size {cluster_size}")
+
+    def get_device_multiprocessor_count(self, *_: Any, **__: Any) -> NoReturn:
+        """SMs of the device."""
+        raise _undeclared("num_sms", "")
+
+    def get_l2_cache_size_in_bytes(self, *_: Any, **__: Any) -> NoReturn:
+        """Level 2 cache of the device."""
+        raise _undeclared("l2_bytes", "")
+
+    def __getattr__(self, question: str) -> NoReturn:
+        if question.startswith("__"):
+            raise AttributeError(question)
+        raise _undeclared(question, "")
+
+
+def _undeclared(fact: str, detail: str) -> UnknownFact:
+    return UnknownFact(
+        f"the kernel asks the driver for {fact} {detail}".rstrip(),
+        hint=f"take it into the CompileKey: dispatch reads self.device.{fact}",
+        fact=fact,
+    )

@@ -1,0 +1,98 @@
+"""What travels between a build and its compiling processes: plain JSON, never pickled objects.
+
+A compile key is not sent but found again: the template enumerates the same requests as the planner and looks a key up
+by its symbol, so that any value that can be encoded can be a field. Standard library and leaves only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from kernelforge.device import DeviceProfile
+from kernelforge.reporting import Failure
+from kernelforge.request import KernelRequest
+from kernelforge.target import Target
+
+RESULT_FILE = "result.json"
+LOG_FILE = "log.txt"
+OBJECT_FILE = "object.o"
+CUBIN_FILE = "image.cubin"
+
+
+@dataclass(frozen=True)
+class Setup:
+    """The first message to a template: for which target, from which sources, within which limits."""
+
+    target: Target
+    sys_path: tuple[str, ...]
+    requests: tuple[KernelRequest, ...]
+    profiles: tuple[DeviceProfile, ...]
+    limit_seconds: float
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON; ``from_json`` is its inverse."""
+        return {
+            "target": str(self.target),
+            "sys_path": list(self.sys_path),
+            "requests": [request.to_json() for request in self.requests],
+            "profiles": [profile.to_json() for profile in self.profiles],
+            "limit_seconds": self.limit_seconds,
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Setup:
+        """Inverse of ``to_json``."""
+        return cls(
+            target=Target.parse(data["target"]),
+            sys_path=tuple(data["sys_path"]),
+            requests=tuple(KernelRequest.from_json(request) for request in data["requests"]),
+            profiles=tuple(DeviceProfile.from_json(profile) for profile in data["profiles"]),
+            limit_seconds=data["limit_seconds"],
+        )
+
+
+@dataclass(frozen=True)
+class CompileJob:
+    """One key to compile. ``symbol`` finds it among the enumerated keys and names the callable in the object."""
+
+    number: int
+    kernel: str
+    symbol: str
+    target: Target
+
+
+@dataclass(frozen=True)
+class CompileFacts:
+    """Build facts of one object. Seconds are CPU seconds of its process; sizes are bytes."""
+
+    ptxas: str
+    registers: int
+    spill_bytes: int
+    static_shared_memory_bytes: int
+    code_bytes: int
+    ptx_digest: str
+    undefined: tuple[str, ...]
+    seconds: float = 0.0
+    peak_memory_bytes: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON; ``from_json`` is its inverse."""
+        return {**asdict(self), "undefined": list(self.undefined)}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> CompileFacts:
+        """Inverse of ``to_json``."""
+        return cls(**{**data, "undefined": tuple(data["undefined"])})
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A job's end: ``facts`` and the files in ``folder``, or a ``failure``."""
+
+    job: CompileJob
+    folder: Path
+    facts: CompileFacts | None
+    failure: Failure | None

@@ -1,0 +1,218 @@
+"""Keeps compiling processes busy: one template per target, at most ``workers`` children at a time over all of them.
+
+Knows jobs and processes, no stores and no plans. Every job ends in exactly one ``Finished``, whatever its process did;
+results are yielded as they come, so that the caller publishes while others compile.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import tempfile
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any
+
+from kernelforge.builder.compiler import ARCH_VARIABLE
+from kernelforge.builder.job import LOG_FILE, RESULT_FILE, CompileFacts, CompileJob, Finished, Setup
+from kernelforge.reporting import Failure
+from kernelforge.target import Target
+
+logger = logging.getLogger(__name__)
+
+_LOG_TAIL_BYTES = 4000
+
+
+class Pool:
+    """A context manager over the templates of one build; leaving it ends every process that it started."""
+
+    def __init__(self, setups: Sequence[Setup], *, workers: int, folder: Path) -> None:
+        """``setups``: one per target. ``folder``: where job folders are made; the caller removes it."""
+        self._workers = workers
+        self._folder = folder
+        self._templates = {setup.target: _Template(setup, folder) for setup in setups}
+
+    def __enter__(self) -> Pool:
+        for template in self._templates.values():
+            template.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for template in self._templates.values():
+            template.end()
+
+    @property
+    def processes_started(self) -> int:
+        """Template processes of this build."""
+        return len(self._templates)
+
+    def run(self, jobs: Sequence[CompileJob]) -> Iterator[Finished]:
+        """Compile all jobs, in the given order per target; yields each when it ends."""
+        for job in jobs:
+            self._templates[job.target].waiting.append(job)
+        selector = selectors.DefaultSelector()
+        for template in self._templates.values():
+            selector.register(template.output, selectors.EVENT_READ, template)
+        while any(template.has_work for template in self._templates.values()):
+            self._hand_out()
+            for ready, _ in selector.select():
+                template: _Template = ready.data
+                yield from template.receive()
+                if template.is_gone:
+                    selector.unregister(template.output)
+
+    def _hand_out(self) -> None:
+        """Give free workers jobs; a target whose template is still importing does not hold up the others."""
+        free = self._workers - sum(len(template.running) for template in self._templates.values())
+        ready = [template for template in self._templates.values() if template.is_ready]
+        while free > 0 and any(template.waiting for template in ready):
+            template = max(ready, key=lambda candidate: len(candidate.waiting))
+            template.send_next()
+            free -= 1
+
+
+@dataclass
+class _Template:
+    setup: Setup
+    folder: Path
+    waiting: deque[CompileJob] = field(default_factory=deque)
+    running: dict[int, tuple[CompileJob, Path]] = field(default_factory=dict)
+    is_ready: bool = False
+    is_gone: bool = False
+    _rest: bytes = b""
+    _process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def process(self) -> subprocess.Popen[bytes]:
+        assert self._process is not None, "the pool was not entered"
+        return self._process
+
+    @property
+    def output(self) -> IO[bytes]:
+        assert self.process.stdout is not None
+        return self.process.stdout
+
+    @property
+    def has_work(self) -> bool:
+        return bool(self.waiting or self.running)
+
+    @property
+    def log(self) -> Path:
+        return self.folder / f"template-{self.setup.target.arch}.log"
+
+    def start(self) -> None:
+        with self.log.open("wb") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P" if sys.version_info >= (3, 11) else "-u", "-m", "kernelforge.builder.template"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                env=_environment(self.setup.target, self.folder),
+                start_new_session=True,
+            )
+        self._send(self.setup.to_json())
+
+    def end(self) -> None:
+        """End the template and its children; they have nothing to clean up."""
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+        for stream in (self.process.stdin, self.process.stdout):
+            assert stream is not None
+            try:
+                stream.close()
+            except BrokenPipeError:  # a message was still buffered for a template that died
+                logger.debug("template for %s was gone before its last message", self.setup.target)
+
+    def send_next(self) -> None:
+        job = self.waiting.popleft()
+        folder = Path(tempfile.mkdtemp(prefix=f"{job.symbol}-", dir=self.folder))
+        self.running[job.number] = (job, folder)
+        self._send({"number": job.number, "symbol": job.symbol, "folder": str(folder)})
+
+    def _send(self, message: Mapping[str, Any]) -> None:
+        assert self.process.stdin is not None
+        try:
+            self.process.stdin.write(json.dumps(message).encode() + b"\n")
+            self.process.stdin.flush()
+        except BrokenPipeError:  # its output ends as well, which `receive` turns into the jobs' failures
+            logger.debug("template for %s does not read any more", self.setup.target)
+
+    def receive(self) -> Iterator[Finished]:
+        """Read what the template sent; when it is gone, every job that it had or would get has failed."""
+        chunk = os.read(self.output.fileno(), 1 << 16)
+        if not chunk:
+            yield from self._fail_all("the compiling process died")
+            return
+        *lines, self._rest = (self._rest + chunk).split(b"\n")
+        for line in lines:
+            message = json.loads(line)
+            if "ready" in message:
+                self.is_ready = True
+            elif "broken" in message:
+                yield from self._fail_all(message["broken"])
+                return
+            else:
+                yield self._finish(message["ended"])
+
+    def _fail_all(self, why: str) -> Iterator[Finished]:
+        self.is_gone = True
+        self.is_ready = False
+        failure = Failure(phase="start", message=why, log_tail=_tail(self.log))
+        for job, folder in self.running.values():
+            yield Finished(job, folder, None, failure)
+        for job in self.waiting:
+            yield Finished(job, self.folder, None, failure)
+        self.running.clear()
+        self.waiting.clear()
+
+    def _finish(self, ended: Mapping[str, Any]) -> Finished:
+        job, folder = self.running.pop(ended["number"])
+        if "problem" in ended:
+            return Finished(job, folder, None, Failure(phase="start", message=ended["problem"]))
+        if ended["code"] != 0 or not (folder / RESULT_FILE).exists():
+            return Finished(job, folder, None, self._crash(ended["code"], folder))
+        result = json.loads((folder / RESULT_FILE).read_text())
+        if "failure" in result:
+            return Finished(job, folder, None, Failure(**result["failure"], log_tail=_tail(folder / LOG_FILE)))
+        facts = CompileFacts.from_json(result["facts"])
+        measured = replace(facts, seconds=ended["seconds"], peak_memory_bytes=ended["peak_memory_bytes"])
+        return Finished(job, folder, measured, None)
+
+    def _crash(self, code: int, folder: Path) -> Failure:
+        name = signal.Signals(-code).name if code < 0 else ""
+        message = f"the compiling process ended with {name or f'exit code {code}'} and left no result"
+        if name == "SIGALRM":
+            message = f"took longer than the limit of {self.setup.limit_seconds:g} s"
+        return Failure(phase="compile", message=message, signal=name, log_tail=_tail(folder / LOG_FILE))
+
+
+def _environment(target: Target, folder: Path) -> dict[str, str]:
+    """A clean environment: variables of the compiler and of kernel libraries change code and are in no key."""
+    return {
+        "PATH": os.defpath,
+        "HOME": str(folder),
+        "TMPDIR": str(folder),
+        "LANG": "C.UTF-8",
+        "PYTHONHASHSEED": "0",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+        "CUDA_VISIBLE_DEVICES": "",
+        ARCH_VARIABLE: target.arch,
+    }
+
+
+def _tail(log: Path) -> str:
+    if not log.exists():
+        return ""
+    return log.read_bytes()[-_LOG_TAIL_BYTES:].decode("utf-8", "replace")

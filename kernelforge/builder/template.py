@@ -1,0 +1,141 @@
+"""A template process: imports the compiler for one target once, then forks a child for every key.
+
+Started by ``pool`` as ``python -m kernelforge.builder.template`` with a clean environment. Messages are JSON lines: a
+``Setup``, then jobs on stdin; ``ready`` and ``ended`` on the stream that was stdout at the start. Forking from a warm
+process costs 20 ms a key and isolates each of them; starting Python and the compiler anew costs 1.2 s. It has one
+thread, because a fork copies only one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import selectors
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from kernelforge.builder.child import run_child
+from kernelforge.builder.job import Setup
+from kernelforge.contract import JitKernel, kernel_name, symbol_of
+from kernelforge.errors import KernelForgeError
+from kernelforge.keys.enumerate import enumerate_keys, import_kernel
+
+_NOT_FOUND_AGAIN = "the key was not enumerated again: dispatch must depend on its arguments and the device alone"
+
+
+def main() -> None:
+    """Serve one build, until stdin closes."""
+    messages = os.fdopen(os.dup(1), "wb", buffering=0)
+    os.dup2(2, 1)  # whatever prints from here on must not end up between the messages
+    setup = Setup.from_json(json.loads(sys.stdin.buffer.readline()))
+    sys.path[:] = list(setup.sys_path)
+    try:
+        from kernelforge.builder.compiler import import_compiler
+
+        import_compiler(setup.target)
+        keys = _enumerate(setup)
+    except Exception as error:  # noqa: BLE001 (whatever it is, the build must be told and not left waiting)
+        _send(messages, {"broken": str(error) if isinstance(error, KernelForgeError) else repr(error)})
+        return
+    _send(messages, {"ready": {"pid": os.getpid()}})
+    _serve(setup, keys, messages)
+
+
+def _enumerate(setup: Setup) -> dict[str, tuple[JitKernel[Any], Any]]:
+    """Symbol -> (kernel bound to a device profile, compile key)."""
+    keys: dict[str, tuple[JitKernel[Any], Any]] = {}
+    for profile in setup.profiles:
+        for request in setup.requests:
+            kernel = import_kernel(request.kernel)(device=profile)
+            for key in enumerate_keys(request, profile).keys:
+                keys.setdefault(symbol_of(kernel_name(type(kernel)), key), (kernel, key))
+    return keys
+
+
+def _serve(setup: Setup, keys: dict[str, tuple[JitKernel[Any], Any]], messages: BinaryIO) -> None:
+    running: dict[int, int] = {}
+    wake_up_read, wake_up_write = os.pipe()
+    os.set_blocking(wake_up_write, False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(wake_up_write)
+    os.set_blocking(0, False)
+    selector = selectors.DefaultSelector()
+    selector.register(0, selectors.EVENT_READ)
+    selector.register(wake_up_read, selectors.EVENT_READ)
+    lines = _Lines()
+    while True:
+        for ready, _ in selector.select():
+            if ready.fd == wake_up_read:
+                os.read(wake_up_read, 512)
+                _reap(running, messages)
+                continue
+            chunk = os.read(0, 1 << 16)
+            if not chunk:
+                _end(running)
+                return
+            for job in lines.feed(chunk):
+                if job["symbol"] in keys:
+                    running[_fork(setup, keys, job)] = job["number"]
+                else:
+                    _send(messages, {"ended": {"number": job["number"], "problem": _NOT_FOUND_AGAIN}})
+
+
+def _fork(setup: Setup, keys: dict[str, tuple[JitKernel[Any], Any]], job: dict[str, Any]) -> int:
+    pid = os.fork()
+    if pid == 0:
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        kernel, key = keys[job["symbol"]]
+        run_child(
+            kernel,
+            key,
+            symbol=job["symbol"],
+            arch=setup.target.arch,
+            folder=Path(job["folder"]),
+            limit_seconds=setup.limit_seconds,
+        )
+    return pid
+
+
+def _reap(running: dict[int, int], messages: BinaryIO) -> None:
+    while running:
+        pid, status, usage = os.wait4(-1, os.WNOHANG)
+        if not pid:
+            return
+        number = running.pop(pid)
+        _send(messages, {"ended": {"number": number, "code": os.waitstatus_to_exitcode(status), **_cost(usage)}})
+
+
+def _end(running: dict[int, int]) -> None:
+    """The build is gone: its keys need no objects any more."""
+    for pid in running:
+        os.kill(pid, signal.SIGKILL)
+
+
+def _cost(usage: resource.struct_rusage) -> dict[str, float]:
+    # ru_maxrss is in KiB on Linux.
+    return {"seconds": usage.ru_utime + usage.ru_stime, "peak_memory_bytes": usage.ru_maxrss * 1024}
+
+
+class _Lines:
+    """Whole JSON lines out of a stream of chunks."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def feed(self, chunk: bytes) -> Iterator[dict[str, Any]]:
+        *whole, self._rest = (self._rest + chunk).split(b"\n")
+        for line in whole:
+            yield json.loads(line)
+
+
+def _send(messages: BinaryIO, message: dict[str, Any]) -> None:
+    messages.write(json.dumps(message).encode() + b"\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,136 @@
+"""Small kernels for tests: one that works, and one for each way in which a kernel can go wrong.
+
+They go through the real compiler. `Copy` is the one that works; the others share all of it but what they do
+wrong in `kernel`.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from kernelforge.contract import JitKernel, kernel_launcher
+
+
+class Copy(JitKernel["Copy.CompileKey"]):
+    """Copies `width` elements a row with one warp a row."""
+
+    @dataclass(frozen=True)
+    class CompileKey:
+        width: int
+        num_sms: int
+
+    def dispatch(self, *, width: int) -> CompileKey:
+        return self.CompileKey(width=width, num_sms=self.device.num_sms)
+
+    @staticmethod
+    def kernel(compile_key: Any) -> Any:
+        from tests.kernel_family_device import CopyDevice
+
+        return CopyDevice(compile_key.width)
+
+    def warmup_inputs(self, compile_key: CompileKey) -> tuple[Any, ...]:
+        import cutlass
+        from cutlass import cute
+        from cutlass.cute.runtime import make_fake_tensor
+
+        shape = (cute.sym_int32(), compile_key.width)
+        stride = (compile_key.width, 1)
+        return tuple(make_fake_tensor(cutlass.Float32, shape, stride, assumed_align=16) for _ in range(2))
+
+    @kernel_launcher
+    def __call__(self, *, source: Any, target: Any) -> tuple[Any, ...]:
+        return self.dispatch(width=source.shape[1]), (source, target), target
+
+
+class Raises(Copy):
+    @dataclass(frozen=True)
+    class CompileKey(Copy.CompileKey):
+        pass
+
+    @staticmethod
+    def kernel(compile_key: Any) -> Any:
+        raise ValueError(f"no kernel for width {compile_key.width}")
+
+
+class RaisesWhileTracing(Copy):
+    @dataclass(frozen=True)
+    class CompileKey(Copy.CompileKey):
+        pass
+
+    @staticmethod
+    def kernel(compile_key: Any) -> Any:
+        from tests.kernel_family_device import BrokenDevice
+
+        return BrokenDevice()
+
+
+class Aborts(Copy):
+    @dataclass(frozen=True)
+    class CompileKey(Copy.CompileKey):
+        pass
+
+    @staticmethod
+    def kernel(compile_key: Any) -> Any:
+        os.abort()
+
+
+class Exits(Copy):
+    @dataclass(frozen=True)
+    class CompileKey(Copy.CompileKey):
+        pass
+
+    @staticmethod
+    def kernel(compile_key: Any) -> Any:
+        raise SystemExit(0)
+
+
+class ExitsHard(Copy):
+    @dataclass(frozen=True)
+    class CompileKey(Copy.CompileKey):
+        pass
+
+    @staticmethod
+    def kernel(compile_key: Any) -> Any:
+        os._exit(0)
+
+
+class Hangs(Copy):
+    @dataclass(frozen=True)
+    class CompileKey(Copy.CompileKey):
+        pass
+
+    @staticmethod
+    def kernel(compile_key: Any) -> Any:
+        time.sleep(3600)
+
+
+class AsksDriver(Copy):
+    @dataclass(frozen=True)
+    class CompileKey(Copy.CompileKey):
+        pass
+
+    @staticmethod
+    def kernel(compile_key: Any) -> Any:
+        from cutlass.utils import HardwareInfo
+
+        return HardwareInfo().get_max_active_clusters(2)
+
+
+class Untidy(Copy):
+    """Works, but prints and changes its process: the bytes must be those of a tidy kernel."""
+
+    @dataclass(frozen=True)
+    class CompileKey(Copy.CompileKey):
+        pass
+
+    @staticmethod
+    def kernel(compile_key: Any) -> Any:
+        from tests.kernel_family_device import CopyDevice
+
+        print("a kernel that prints")
+        os.environ["CUTE_DSL_KEEP_PTX"] = "1"
+        os.chdir("/")
+        return CopyDevice(compile_key.width)
