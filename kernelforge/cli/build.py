@@ -1,0 +1,95 @@
+"""``kernelforge build``: compile what is missing, publish it, link the packs, write the lockfile."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+import click
+
+from kernelforge.builder.build import BuildOptions, BuildResult, build
+from kernelforge.cli.console import print_json, say
+from kernelforge.cli.deployment import Planned, plan_deployment, read_deployment
+from kernelforge.cli.jobs import default_jobs
+from kernelforge.cli.options import domain_option, json_option, lock_option, lock_path_for, manifest_argument
+from kernelforge.cli.options import opened_store, store_option
+from kernelforge.cli.outcome import Spent, facts_of, lockfile_of, report_of_build
+from kernelforge.cli.progress import Progress
+from kernelforge.release.facts import facts_bytes, facts_path
+from kernelforge.release.publish import publish_lockfile, write_file
+from kernelforge.reporting import Outcome, Report
+from kernelforge.store.interface import PruneStore
+
+
+@click.command()
+@manifest_argument
+@store_option
+@domain_option
+@lock_option
+@json_option
+@click.option("--jobs", type=click.IntRange(min=1), default=None, help="Compiles at a time.  [default: usable cores]")
+@click.option(
+    "--limit-seconds",
+    type=click.FloatRange(min=0, min_open=True),
+    default=600.0,
+    show_default=True,
+    help="Wall time of one compile, after which it has failed.",
+)
+def command(
+    manifest: Path,
+    store_location: str,
+    domain: str,
+    lock_path: Path | None,
+    as_json: bool,
+    jobs: int | None,
+    limit_seconds: float,
+) -> int:
+    """Build every key of MANIFEST that does not exist yet, and write the lockfile.
+
+    A kernel that fails costs its own keys: the others are built and kept, the exit code is 1, and no lockfile is
+    written, because it would lack keys.
+    """
+    started = time.monotonic()
+    store = opened_store(store_location)
+    deployment = read_deployment(manifest)
+    lock = lock_path_for(deployment.name, lock_path)
+    planned = plan_deployment(deployment, store=store, domain=domain, lock_path=lock)
+    options = BuildOptions(workers=jobs or default_jobs(), limit_seconds=limit_seconds, sys_path=tuple(sys.path))
+    with Progress(planned.plan) as progress:
+        result = build(
+            planned.plan, store=store, domain=domain, lock=planned.lock, options=options, on_progress=progress.advance
+        )
+    digest = _write_lockfile(planned, result, store, lock) if result.is_complete else ""
+    spent = Spent(time.monotonic() - started, store.traffic)
+    report = report_of_build(planned.plan, result, spent, lockfile=str(lock), lockfile_digest=digest)
+    _show(report, as_json)
+    return _exit_code(report)
+
+
+def _write_lockfile(planned: Planned, result: BuildResult, store: PruneStore, path: Path) -> str:
+    """Publish the lockfile and write it for review; returns its digest. Unchanged files are left alone."""
+    lock = lockfile_of(planned.plan, result)
+    facts = facts_of(result)
+    documents = {path: lock.to_bytes()}
+    if facts:
+        documents[facts_path(path)] = facts_bytes(lock.digest, facts)
+    publish_lockfile(lock, store, facts=documents.get(facts_path(path)))
+    for target, data in documents.items():
+        say(f"{'wrote' if write_file(target, data) else 'unchanged:'} {target}")
+    return str(lock.digest)
+
+
+def _show(report: Report, as_json: bool) -> None:
+    if as_json:
+        print_json(report.to_json())
+        return
+    from kernelforge.report.table import render_table
+
+    click.echo(render_table(report))
+
+
+def _exit_code(report: Report) -> int:
+    if report.store_errors:
+        return 3
+    return 1 if report.count(Outcome.FAILED) else 0

@@ -1,0 +1,31 @@
+"""How commands talk: data on stdout, words for people on stderr, colour only on a terminal."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+
+from kernelforge.errors import KernelForgeError, ManifestError
+
+
+def say(text: str) -> None:
+    """A line for people, on stderr."""
+    click.echo(text, err=True)
+
+
+def say_error(error: KernelForgeError) -> None:
+    """What is wrong, where, and what to do next; every problem of a manifest on a line of its own."""
+    label = click.style("error:", fg="red", bold=True)
+    if isinstance(error, ManifestError):
+        for problem in error.problems:
+            say(f"{label} {problem.file}:{problem.line}: {problem.what}\n  hint: {problem.hint}")
+        return
+    where = f"{error.where}: " if error.where else ""
+    say(f"{label} {where}{error.problem}\n  hint: {error.hint}")
+
+
+def print_json(document: Any) -> None:
+    """A document on stdout."""
+    click.echo(json.dumps(document, indent=2, ensure_ascii=False))

@@ -1,0 +1,68 @@
+"""The ``kernelforge`` command: the list of commands, and how an error becomes a message and an exit code.
+
+0 all good, 1 some kernels failed or a policy tripped, 2 bad input, 3 store or toolchain trouble, 130 interrupted.
+Commands are imported when they are called, so that each pays only for what it uses.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import sys
+from collections.abc import Sequence
+
+import click
+
+from kernelforge import __version__
+from kernelforge.cli.console import say_error
+from kernelforge.errors import KernelForgeError
+
+_COMMANDS = ("plan", "build", "verify", "pull", "inspect", "explain", "doctor", "report")
+EXIT_INTERRUPTED = 130
+
+
+class _LazyGroup(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _COMMANDS:
+            return None
+        command = importlib.import_module(f"kernelforge.cli.{cmd_name}").command
+        assert isinstance(command, click.Command)
+        return command
+
+
+@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "KERNELFORGE"})
+@click.version_option(__version__, prog_name="kernelforge")
+@click.option("-v", "--verbose", count=True, help="Log on stderr: -v what is done, -vv every step.")
+def cli(verbose: int) -> None:
+    """Build CuTeDSL kernels in CI, load them in serving pods with no compiler."""
+    level = (logging.WARNING, logging.INFO, logging.DEBUG)[min(verbose, 2)]
+    logging.basicConfig(stream=sys.stderr, level=level, format="%(levelname)s %(name)s: %(message)s")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run a command and exit with its code."""
+    try:
+        code = cli.main(args=arguments, standalone_mode=False)
+    except click.exceptions.Exit as end:
+        code = end.exit_code
+    except click.ClickException as error:
+        error.show()
+        code = 2
+    except KernelForgeError as error:
+        say_error(error)
+        code = error.exit_code
+    except (KeyboardInterrupt, click.Abort):
+        click.echo("interrupted: what was published stays, the same command goes on from there", err=True)
+        code = EXIT_INTERRUPTED
+    except BrokenPipeError:
+        # The reader of our output went away (`| head`); nothing is left to say to it.
+        sys.stderr.close()
+        code = 0
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+if __name__ == "__main__":
+    main()

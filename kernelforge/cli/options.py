@@ -1,0 +1,62 @@
+"""Options that several commands share, so that each has one name, one variable and one meaning."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from kernelforge.store.interface import PruneStore
+from kernelforge.store.locate import open_store
+
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+DEFAULT_STORE = "file:.kernelforge/store"
+
+manifest_argument: Decorator = click.argument("manifest", type=click.Path(path_type=Path))
+
+lockfile_argument: Decorator = click.argument("lockfile", type=click.Path(path_type=Path))
+
+json_option: Decorator = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON on stdout.")
+
+store_option: Decorator = click.option(
+    "--store",
+    "store_location",
+    default=DEFAULT_STORE,
+    show_default=True,
+    envvar="KERNELFORGE_STORE",
+    help="Where objects are: a folder, file:/path, or s3://bucket/prefix?endpoint=URL&region=NAME.",
+)
+
+domain_option: Decorator = click.option(
+    "--domain",
+    default="dev",
+    show_default=True,
+    envvar="KERNELFORGE_DOMAIN",
+    help="Which build records to use; a release build never reads those of another domain.",
+)
+
+lock_option: Decorator = click.option(
+    "--lock",
+    "lock_path",
+    type=click.Path(path_type=Path, dir_okay=False),
+    default=None,
+    envvar="KERNELFORGE_LOCK",
+    help="The lockfile.  [default: registry/releases/<name>.lock.json]",
+)
+
+
+def opened_store(location: str) -> PruneStore:
+    """The store at ``location``; a relative folder is under the working folder."""
+    scheme, _, path = location.partition(":")
+    if scheme == "file" and path and not path.startswith("/"):
+        location = f"file:{Path(path).absolute()}"
+    return open_store(location, endpoint_url=os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL"))
+
+
+def lock_path_for(name: str, given: Path | None) -> Path:
+    """Where the lockfile of a deployment is."""
+    return given or Path("registry", "releases", f"{name}.lock.json")
