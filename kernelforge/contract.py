@@ -63,6 +63,11 @@ class IntRange:
     def __len__(self) -> int:
         return len(range(self.start, self.stop, self.step))
 
+    @property
+    def last(self) -> int:
+        """The largest value."""
+        return range(self.start, self.stop, self.step)[-1]
+
 
 @dataclass(frozen=True)
 class Choices:
@@ -153,12 +158,13 @@ class JitKernel(Generic[KeyT]):
         """
 
         def enumerate_keys(**axes: Any) -> KeyList[KeyT]:
+            unchecked = self._check_axes(dispatch, axes)
             names = list(axes)
             keys: list[KeyT] = []
             known: dict[type, KeyMemo[bool]] = {}
             points = 0
             for values in itertools.product(*(_values(axes[name]) for name in names)):
-                key = dispatch(**dict(zip(names, values)))  # noqa: B905 (always as long; strict= costs 0.1 us a point)
+                key = unchecked(**dict(zip(names, values)))  # noqa: B905 (always as long; strict= costs 0.1 us a point)
                 points += 1
                 memo = known.get(type(key)) or known.setdefault(type(key), KeyMemo(type(key)))
                 if memo.get(key) is None:
@@ -168,8 +174,28 @@ class JitKernel(Generic[KeyT]):
 
         return enumerate_keys
 
-    # The names under which vLLM's classes know the same things.
+    # The name under which vLLM's classes know it.
     _trace_dispatch = expand
+
+    def _check_axes(self, dispatch: Callable[..., KeyT], axes: Mapping[str, Any]) -> Callable[..., KeyT]:
+        """Check whole axes once and return ``dispatch`` without its check, which takes 2 of 9 us at every point."""
+        original = getattr(dispatch, "__wrapped__", None)
+        if getattr(dispatch, "__self__", None) is not self or original is None:
+            return dispatch
+        for name, axis in axes.items():
+            ends = (axis.start, axis.last) if isinstance(axis, IntRange) else _values(axis)
+            for value in ends:
+                self._check_axis(name, value)
+        return functools.partial(original, self)
+
+    def _check_axis(self, name: str, value: Any) -> None:
+        """Raise ``OutOfBounds`` unless ``bounds`` and ``supported`` allow this value of an axis."""
+        limits = self.bounds.get(name)
+        if limits and not (type(value) is int and limits[0] <= value <= limits[1]):
+            raise _out_of_bounds(self, name, value, f"an int, {limits[0]} to {limits[1]}")
+        allowed = self.supported.get(name)
+        if allowed is not None and value not in allowed:
+            raise _out_of_bounds(self, name, value, f"one of {', '.join(map(repr, allowed))}")
 
 
 def kernel_launcher(describe: Callable[..., tuple[Any, ...]]) -> Callable[..., Any]:
@@ -227,12 +253,9 @@ def _within_bounds(dispatch: Callable[..., KeyT]) -> Callable[..., KeyT]:
     @functools.wraps(dispatch)
     def checked(self: JitKernel[KeyT], *args: Any, **axes: Any) -> KeyT:
         given = signature.bind(self, *args, **axes).arguments if args else axes
-        for name, (least, most) in self.bounds.items():
-            if name in given and not least <= given[name] <= most:
-                raise _out_of_bounds(self, name, given[name], f"{least} to {most}")
-        for name, allowed in self.supported.items():
-            if name in given and given[name] not in allowed:
-                raise _out_of_bounds(self, name, given[name], f"one of {', '.join(map(repr, allowed))}")
+        for name, value in given.items():
+            if name in self.bounds or name in self.supported:
+                self._check_axis(name, value)
         return dispatch(self, *args, **axes)
 
     return cast("Callable[..., KeyT]", checked)

@@ -23,7 +23,8 @@ from kernelforge.target import Target
 LINK_RECIPE_VERSION = 1
 _RUNTIME = "libcuda_dialect_runtime_static.a"
 _SHIM = Path(__file__).with_name("runtime_shim.c")
-_FLAGS = ("-shared", "--gc-sections", "--build-id=none", "-z", "now", "-z", "noexecstack")
+# Debug information is stripped: it holds nothing but the paths of the machine that linked.
+_FLAGS = ("-shared", "--gc-sections", "--strip-debug", "--build-id=none", "-z", "now", "-z", "noexecstack")
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,45 @@
+"""The undocumented parts of the compiler that the builder relies on: each is held here."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kernelforge.builder.cubin import read_cubin
+from kernelforge.builder.job import CUBIN_FILE, OBJECT_FILE
+from kernelforge.device import DeviceProfile
+from kernelforge.errors import ToolchainError
+from tests.builder.compiling import compile_all, requests_of
+
+# What a user of the compiler writes, with nothing of the builder: one process, one kernel, host JIT included.
+_PLAIN = """
+import os, sys
+os.environ["CUTE_DSL_ARCH"] = "sm_90a"
+import cutlass
+from cutlass import cute
+from cutlass.base_dsl.compiler import EnableTVMFFI, GPUArch
+from tests.kernel_family import Copy
+key = Copy.CompileKey(width=32, num_sms=132)
+stream = cute.runtime.make_fake_stream(use_tvm_ffi_env_stream=True)
+entry, inputs = Copy.kernel(key), Copy().warmup_inputs(key)
+compiled = cute.compile[GPUArch("sm_90a"), EnableTVMFFI(True)](entry, *inputs, stream)
+compiled.export_to_c(sys.argv[1], function_name=sys.argv[2])
+"""
+
+
+@pytest.mark.slow
+def test_skipping_the_host_jit_gives_the_bytes_of_the_plain_path(tmp_path: Path, h200: DeviceProfile) -> None:
+    finished = compile_all(requests_of("Copy"), [h200], tmp_path)["Copy", "sm_90a"]
+    plain = tmp_path / "plain.o"
+    subprocess.run([sys.executable, "-c", _PLAIN, str(plain), finished.job.symbol], check=True, cwd=Path.cwd())
+    assert plain.read_bytes() == (finished.folder / OBJECT_FILE).read_bytes()
+    assert (finished.folder / CUBIN_FILE).read_bytes() in plain.read_bytes()
+
+
+@pytest.mark.parametrize("image", [b"", b"no image", b"\x7fELF", b"\x7fELF\x02\x01\x01" + bytes(57)])
+def test_what_is_no_image_is_refused(image: bytes) -> None:
+    with pytest.raises(ToolchainError, match="cannot be read"):
+        read_cubin(image)

@@ -1,0 +1,19 @@
+"""Fixtures that several rooms' tests use."""
+
+from __future__ import annotations
+
+import pytest
+
+from kernelforge.device import DeviceProfile, Fact
+
+
+@pytest.fixture
+def h200() -> DeviceProfile:
+    """A profile like the H200's, with the one fact that the test kernels ask for."""
+    return DeviceProfile("h200-test", "sm_90a", {"num_sms": Fact(132, "made up for a test")})
+
+
+@pytest.fixture
+def b200() -> DeviceProfile:
+    """A profile like the B200's."""
+    return DeviceProfile("b200-test", "sm_100a", {"num_sms": Fact(148, "made up for a test")})
