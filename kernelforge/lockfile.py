@@ -117,6 +117,20 @@ class Lockfile:
         """The entries that the pack of this device profile holds."""
         return tuple(entry for entry in self.entries if device in entry.devices)
 
+    def preimage_of(self, entry: LockedEntry) -> dict[str, Any]:
+        """What is known of an entry's key preimage, in its JSON form: what keys share is kept once, here it is joined."""
+        kernel = self.kernels[entry.kernel]
+        return {
+            "kernel": entry.kernel,
+            "compile_key": dict(entry.compile_key),
+            "target": str(entry.target),
+            "source": {"digest": str(kernel.source_fingerprint), "parts": dict(kernel.sources)},
+            "compile_options": kernel.compile_options,
+            "abi": self.abi,
+            "contract": self.contract,
+            "toolchain": dict(self.toolchains.get(entry.target.cuda, {})),
+        }
+
 
 def _entry_order(entry: LockedEntry) -> tuple[str, str, str]:
     return entry.kernel, str(entry.target), json.dumps(entry.compile_key, sort_keys=True)

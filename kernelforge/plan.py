@@ -19,6 +19,7 @@ from kernelforge.digest import Digest
 from kernelforge.encoding import fields_json
 from kernelforge.errors import ObjectCorrupt, ObjectMissing, StoreError
 from kernelforge.fingerprint import Fingerprint, device_fingerprint, launch_fingerprint
+from kernelforge.fingerprint.modules import SourceTree
 from kernelforge.keys.enumerate import enumerate_keys, import_kernel
 from kernelforge.keys.key_digest import KeyPreimage, differences
 from kernelforge.keys.toolchain import Toolchain, check_requires_dsl, installed_toolchain
@@ -119,7 +120,8 @@ def make_plan(
     digest. Raises ``InputError`` for kernels or arguments that cannot be used and ``ToolchainError`` when the versions
     of the compiler cannot be read; troubles of the store become decisions.
     """
-    kernels = {request.kernel: _sources(request.kernel) for request in requests}
+    tree = SourceTree()
+    kernels = {request.kernel: _sources(request.kernel, tree) for request in requests}
     toolchains = {target.cuda: installed_toolchain(target.cuda) for _, target in targets}
     for request in requests:
         for toolchain in toolchains.values():
@@ -137,10 +139,10 @@ def make_plan(
     )
 
 
-def _sources(kernel: str) -> KernelSources:
+def _sources(kernel: str, tree: SourceTree) -> KernelSources:
     return KernelSources(
-        device=device_fingerprint(kernel),
-        launch=launch_fingerprint(kernel),
+        device=device_fingerprint(kernel, tree),
+        launch=launch_fingerprint(kernel, tree),
         compile_options=import_kernel(kernel).compile_options,
     )
 
@@ -273,7 +275,7 @@ def _why(
         return _why_new(key, lock)
     if entry.key_digest == key.key_digest:
         return f"the lockfile has it, this store does not ({missing.where})"
-    return "; ".join(differences(_locked_preimage(entry, lock), key.preimage.to_json()))
+    return "; ".join(differences(lock.preimage_of(entry), key.preimage.to_json()))
 
 
 def _why_new(key: PlannedKey, lock: Lockfile) -> str:
@@ -294,20 +296,3 @@ def _why_new(key: PlannedKey, lock: Lockfile) -> str:
 def _differing_fields(entry: LockedEntry, key: PlannedKey) -> list[str]:
     names = sorted(set(entry.compile_key) | set(key.compile_key))
     return [name for name in names if entry.compile_key.get(name) != key.compile_key.get(name)]
-
-
-def _locked_preimage(entry: LockedEntry, lock: Lockfile) -> dict[str, Any]:
-    """The lockfile keeps what keys share once; put together again it is the preimage of one key."""
-    kernel = lock.kernels[entry.kernel]
-    return {
-        "kernel": entry.kernel,
-        "compile_key": dict(entry.compile_key),
-        "target": str(entry.target),
-        "source": {"digest": str(kernel.source_fingerprint), "parts": dict(kernel.sources)},
-        "compile_options": kernel.compile_options,
-        "abi": lock.abi,
-        "contract": lock.contract,
-        "toolchain": dict(lock.toolchains.get(entry.target.cuda, {})),
-    }
-
-

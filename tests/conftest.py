@@ -5,6 +5,9 @@ from __future__ import annotations
 import pytest
 
 from kernelforge.device import DeviceProfile, Fact
+from tests.seaweed import seaweed_server
+
+__all__ = ["seaweed_server"]
 
 
 @pytest.fixture

@@ -122,7 +122,9 @@ class _Builder:
             decision = planned.decision
             if isinstance(decision, Hit):
                 yield self._report(
-                    BuiltKey(planned, Outcome.REUSED, decision.reason, decision.object, decision.facts, decision.seconds)
+                    BuiltKey(
+                        planned, Outcome.REUSED, decision.reason, decision.object, decision.facts, decision.seconds
+                    )
                 )
             elif isinstance(decision, StoreTrouble):
                 yield self._report(BuiltKey(planned, Outcome.STORE_ERROR, str(decision.error), None, {}, 0.0))
@@ -207,8 +209,9 @@ class _Builder:
         work = Path(tempfile.mkdtemp(prefix="pack-", dir=folder))
         linked = linker.link([(symbol, get_blob(self._store, blob)) for symbol, blob in objects.items()], work)
         blob = put_blob(self._store, linked.library)
-        facts = {"needed": list(linked.needed), "undefined": list(linked.undefined)}
-        preimage = {"linker": linker.identity, "objects": {symbol: str(blob.content_digest) for symbol, blob in objects.items()}}
+        facts: dict[str, Any] = {"needed": list(linked.needed), "undefined": list(linked.undefined)}
+        contents = {symbol: str(content.content_digest) for symbol, content in objects.items()}
+        preimage: dict[str, Any] = {"linker": linker.identity, "objects": contents}
         record = BuildRecord(recipe, {"pack": blob}, facts, 0.0, preimage)
         if self._cache.put(record) is PutOutcome.CONFLICT:
             self.notes.append(f"CONFLICT: recipe {recipe} linked to other bytes; the first pack stays")
@@ -217,7 +220,6 @@ class _Builder:
 
 
 def _locked_pack(target: Target, linker: Linker, recipe: Digest, record: BuildRecord) -> LockedPack:
-    needed, undefined = (tuple(record.facts[name]) for name in ("needed", "undefined"))
+    facts: Mapping[str, Any] = record.facts
+    needed, undefined = (tuple(facts[name]) for name in ("needed", "undefined"))
     return LockedPack(target, recipe, record.outputs["pack"], linker.identity, needed, undefined)
-
-

@@ -60,12 +60,11 @@ def compile_key(kernel: JitKernel[Any], key: Any, *, entry: str, arch: str, fold
 
     arguments = kernel.warmup_inputs(key)
     stream = cute.runtime.make_fake_stream(use_tvm_ffi_env_stream=True)
-    # Image and PTX come back through files that are named by argument types alone: without a folder of its own, a compile
-    # can read the image that another one has just written.
-    kept = KeepCUBIN(True), KeepPTX(True), DumpDir(str(folder))
-    compiler = cute.compile[(GPUArch(arch), EnableTVMFFI(True), *kept)]
-    options = {"options": kernel.compile_options} if kernel.compile_options else {}
-    compiled = compiler(kernel.kernel(key), *arguments, stream, no_jit_engine=True, **options)
+    # Image and PTX come back through files that are named by argument types alone: without a folder of its own, a
+    # compile can read the image that another one has just written.
+    ours = (GPUArch(arch), EnableTVMFFI(True), KeepCUBIN(True), KeepPTX(True), DumpDir(str(folder)))
+    theirs = {"options": kernel.compile_options} if kernel.compile_options else {}
+    compiled = cute.compile[ours](kernel.kernel(key), *arguments, stream, no_jit_engine=True, **theirs)
     path = folder / "kernel.o"
     compiled.export_to_c(str(path), function_name=entry)
     return Compiled(path.read_bytes(), compiled.artifacts.CUBIN, _as_bytes(compiled.artifacts.PTX))

@@ -66,10 +66,9 @@ class Pool:
         while any(template.has_work for template in self._templates.values()):
             self._hand_out()
             for ready, _ in selector.select():
-                template: _Template = ready.data
-                yield from template.receive()
-                if template.is_gone:
-                    selector.unregister(template.output)
+                yield from ready.data.receive()
+                if ready.data.is_gone:
+                    selector.unregister(ready.fileobj)
 
     def _hand_out(self) -> None:
         """Give free workers jobs; a target whose template is still importing does not hold up the others."""

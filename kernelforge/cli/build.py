@@ -12,8 +12,15 @@ from kernelforge.builder.build import BuildOptions, BuildResult, build
 from kernelforge.cli.console import print_json, say
 from kernelforge.cli.deployment import Planned, plan_deployment, read_deployment
 from kernelforge.cli.jobs import default_jobs
-from kernelforge.cli.options import domain_option, json_option, lock_option, lock_path_for, manifest_argument
-from kernelforge.cli.options import opened_store, store_option
+from kernelforge.cli.options import (
+    domain_option,
+    json_option,
+    lock_option,
+    lock_path_for,
+    manifest_argument,
+    opened_store,
+    store_option,
+)
 from kernelforge.cli.outcome import Spent, facts_of, lockfile_of, report_of_build
 from kernelforge.cli.progress import Progress
 from kernelforge.release.facts import facts_bytes, facts_path

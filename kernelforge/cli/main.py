@@ -33,7 +33,9 @@ class _LazyGroup(click.Group):
         return command
 
 
-@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "KERNELFORGE"})
+@click.group(
+    cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "KERNELFORGE"}
+)
 @click.version_option(__version__, prog_name="kernelforge")
 @click.option("-v", "--verbose", count=True, help="Log on stderr: -v what is done, -vv every step.")
 def cli(verbose: int) -> None:

@@ -54,7 +54,9 @@ def opened_store(location: str) -> PruneStore:
     scheme, _, path = location.partition(":")
     if scheme == "file" and path and not path.startswith("/"):
         location = f"file:{Path(path).absolute()}"
-    return open_store(location, endpoint_url=os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL"))
+    return open_store(
+        location, endpoint_url=os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+    )
 
 
 def lock_path_for(name: str, given: Path | None) -> Path:

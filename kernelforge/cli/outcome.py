@@ -32,9 +32,7 @@ def report_of_plan(plan: Plan, spent: Spent, *, lockfile: str) -> Report:
     return _report(plan, "plan", entries, spent, lockfile=lockfile)
 
 
-def report_of_build(
-    plan: Plan, result: BuildResult, spent: Spent, *, lockfile: str, lockfile_digest: str
-) -> Report:
+def report_of_build(plan: Plan, result: BuildResult, spent: Spent, *, lockfile: str, lockfile_digest: str) -> Report:
     """What a build did."""
     entries = tuple(_built_entry(key) for key in sorted(result.keys, key=_order))
     return _report(
@@ -119,7 +117,9 @@ def _order(key: BuiltKey) -> tuple[str, str, str]:
 def _planned_entry(key: PlannedKey) -> ReportEntry:
     decision = key.decision
     if isinstance(decision, Hit):
-        return _entry(key, Outcome.HIT, decision.reason, str(decision.object.content_digest), decision.facts, decision.seconds)
+        return _entry(
+            key, Outcome.HIT, decision.reason, str(decision.object.content_digest), decision.facts, decision.seconds
+        )
     if isinstance(decision, Miss):
         return _entry(key, Outcome.MISS, decision.reason, "", {}, 0.0)
     return _entry(key, Outcome.STORE_ERROR, str(decision.error), "", {}, 0.0)

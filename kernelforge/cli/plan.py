@@ -9,8 +9,15 @@ import click
 
 from kernelforge.cli.console import print_json
 from kernelforge.cli.deployment import plan_deployment, read_deployment
-from kernelforge.cli.options import domain_option, json_option, lock_option, lock_path_for, manifest_argument
-from kernelforge.cli.options import opened_store, store_option
+from kernelforge.cli.options import (
+    domain_option,
+    json_option,
+    lock_option,
+    lock_path_for,
+    manifest_argument,
+    opened_store,
+    store_option,
+)
 from kernelforge.cli.outcome import Spent, report_of_plan
 
 

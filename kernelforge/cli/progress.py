@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from types import TracebackType
 
@@ -32,8 +33,10 @@ class Progress:
         say(f"{self._plan.name}: {len(self._plan.keys)} keys, {self._misses} to compile")
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        if click.get_text_stream("stderr").isatty() and self._misses:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if sys.stderr.isatty() and self._misses:
             say("")
 
     def advance(self, key: BuiltKey) -> None:
@@ -51,7 +54,7 @@ class Progress:
         remaining = (self._misses - self._done) / rate
         failed = f", {self._failed} failed" if self._failed else ""
         line = f"compiled {self._done}/{self._misses}{failed}, {rate:.1f} keys/s, {remaining:.0f} s to go"
-        if click.get_text_stream("stderr").isatty():
+        if sys.stderr.isatty():
             click.echo(f"\r{line:<70}", err=True, nl=False)
         elif now - self._last_line >= _SECONDS_BETWEEN_LINES or self._done == self._misses:
             self._last_line = now

@@ -31,7 +31,7 @@ def write_file(path: Path, data: bytes) -> bool:
 
 
 def publish_lockfile(lock: Lockfile, store: WriteStore, *, facts: bytes | None) -> Digest:
-    """Create the lockfile, and its build facts where there are any, in ``store`` after checking that every pack is there.
+    """Create the lockfile, and build facts where there are any, in ``store`` after checking that every pack is there.
 
     Objects were checked when they were written or found; packs are what a pod asks for. Raises what
     ``check_blob`` raises.

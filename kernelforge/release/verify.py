@@ -36,7 +36,11 @@ def verify_pin(lock_bytes: bytes, pin: Digest | None) -> list[Finding]:
 
 def verify_closed(lock: Lockfile, wanted: dict[tuple[str, str, str], str]) -> list[Finding]:
     """Findings for keys of the manifest that the lockfile lacks; ``wanted``: (device, kernel, symbol) -> key digest."""
-    locked = {(device, entry.kernel, entry.symbol): str(entry.key_digest) for entry in lock.entries for device in entry.devices}
+    locked = {
+        (device, entry.kernel, entry.symbol): str(entry.key_digest)
+        for entry in lock.entries
+        for device in entry.devices
+    }
     findings = []
     for (device, kernel, symbol), key_digest in wanted.items():
         found = locked.get((device, kernel, symbol))
