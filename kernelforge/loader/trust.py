@@ -1,0 +1,79 @@
+"""Why a lockfile may be believed: the caller's word, checked before a byte of the lockfile is parsed.
+
+A lockfile decides which native code runs, so nothing here trusts a place: not a store, not a path, not a name. Knows
+nothing of what a lockfile says.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from kernelforge.digest import Digest
+from kernelforge.errors import LockfileError, UntrustedLockfile, UsageError
+from kernelforge.lockfile import SIZE_LIMIT_BYTES
+
+
+@dataclass(frozen=True)
+class PinnedDigest:
+    """Exactly the lockfile with this sha256, wherever its bytes come from; given as ``sha256:<hex>`` or ``Digest``."""
+
+    digest: Digest
+
+    def __init__(self, digest: Digest | str) -> None:
+        object.__setattr__(self, "digest", digest if isinstance(digest, Digest) else Digest.parse(digest))
+
+
+@dataclass(frozen=True)
+class LocalFile:
+    """The caller vouches for the file at the given path: whoever can write to it decides what this process runs."""
+
+
+Trust = PinnedDigest | LocalFile
+
+
+@dataclass(frozen=True)
+class TrustedBytes:
+    """A lockfile's bytes after the check; ``where`` says for error messages where they came from."""
+
+    data: bytes
+    digest: Digest
+    where: str
+
+
+def read_trusted(lockfile: str | os.PathLike[str] | bytes, trust: Trust) -> TrustedBytes:
+    """Read a lockfile and hold it against ``trust``.
+
+    Raises ``UntrustedLockfile`` when the bytes are not those that were pinned, or are bytes that nothing vouches for;
+    ``LockfileError`` when the file cannot be read; ``UsageError`` for a ``trust`` that is none.
+    """
+    if not isinstance(trust, PinnedDigest | LocalFile):
+        raise UsageError(f"{trust!r} is no reason to trust a lockfile", hint="trust=PinnedDigest(...) or LocalFile()")
+    if isinstance(lockfile, bytes):
+        data, where = lockfile, "lockfile"
+    else:
+        data, where = _read(lockfile), os.fspath(lockfile)
+    digest = Digest.of(data)
+    if isinstance(trust, LocalFile):
+        if isinstance(lockfile, bytes):
+            raise UntrustedLockfile(
+                "LocalFile() vouches for a file, and these are bytes", hint="pin them: PinnedDigest('sha256:...')"
+            )
+    elif digest != trust.digest:
+        raise UntrustedLockfile(
+            f"the lockfile is {digest}, pinned is {trust.digest}",
+            hint="deploy the pinned lockfile, or pin the new one after reviewing it",
+            where=where,
+        )
+    return TrustedBytes(data, digest, where)
+
+
+def _read(path: str | os.PathLike[str]) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            # One byte more than is allowed, so that the parser refuses what is too large instead of a part of it.
+            return file.read(SIZE_LIMIT_BYTES + 1)
+    except OSError as error:
+        raise LockfileError(
+            f"the lockfile cannot be read: {error.strerror or error}", hint="check the path", where=os.fspath(path)
+        ) from error
