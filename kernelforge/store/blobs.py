@@ -1,0 +1,81 @@
+"""Blobs: content under the name of its own sha256, checked on every read.
+
+A store's word is never enough: the descriptor, which comes from a lockfile or a build record, says which bytes are
+right. Compression decides the stored bytes but not the content, so another version of zstandard may store the same
+content as another blob; nothing else follows from that.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from kernelforge.descriptor import Descriptor
+from kernelforge.digest import Digest
+from kernelforge.errors import ObjectConflict, ObjectCorrupt
+from kernelforge.store import frames
+from kernelforge.store.interface import PruneStore, ReadStore
+from kernelforge.store.layout import blob_name
+
+_log = logging.getLogger(__name__)
+
+
+def put_blob(store: PruneStore, content: bytes, *, compress: bool = True) -> Descriptor:
+    """Store ``content``, compressed where that makes it smaller, and say how.
+
+    Bytes that do not match their own name answer nobody, so damage found under the blob's name is replaced, with a
+    warning in the log. Raises what ``create`` and ``delete`` raise, but never ``ObjectConflict``.
+    """
+    descriptor, stored = _encode(content, compress)
+    name = blob_name(descriptor.stored_digest)
+    try:
+        store.create(name, stored)
+    except ObjectConflict as conflict:
+        _log.warning("replacing a damaged blob: %s", conflict)
+        store.delete(name)
+        store.create(name, stored)
+    return descriptor
+
+
+def get_blob(store: ReadStore, descriptor: Descriptor) -> bytes:
+    """The content that ``descriptor`` promises, or an error: never other bytes.
+
+    Reads at most ``stored_size_bytes`` and allocates at most ``content_size_bytes`` more. Stored bytes that fail their
+    sha256 are read once more, since a proxy or a network may have damaged them on the way; then ``ObjectCorrupt``.
+    """
+    name = blob_name(descriptor.stored_digest)
+    where = f"{store.location}: {name}"
+    stored = store.get(name, limit_bytes=descriptor.stored_size_bytes)
+    if not _is(stored, descriptor.stored_digest):
+        _log.warning("reading a blob again that failed its sha256: %s", where)
+        stored = store.get(name, limit_bytes=descriptor.stored_size_bytes)
+    if len(stored) != descriptor.stored_size_bytes or not _is(stored, descriptor.stored_digest):
+        raise ObjectCorrupt("the bytes are not those that the name promises", hint="build again", where=where)
+    if descriptor.encoding == "raw":
+        return stored
+    content = frames.decompress(stored, size_bytes=descriptor.content_size_bytes, where=where)
+    if not _is(content, descriptor.content_digest):
+        raise ObjectCorrupt("the content is not that of the descriptor", hint="build again", where=where)
+    return content
+
+
+def check_blob(store: ReadStore, descriptor: Descriptor) -> None:
+    """One cheap request: ``ObjectMissing`` if the blob is not there, ``ObjectCorrupt`` if its size is wrong."""
+    name = blob_name(descriptor.stored_digest)
+    size_bytes = store.size(name)
+    if size_bytes != descriptor.stored_size_bytes:
+        problem = f"has {size_bytes} bytes instead of {descriptor.stored_size_bytes}"
+        raise ObjectCorrupt(problem, hint="build again", where=f"{store.location}: {name}")
+
+
+def _encode(content: bytes, compress: bool) -> tuple[Descriptor, bytes]:
+    raw = Descriptor.raw(content)
+    if not compress:
+        return raw, content
+    frame = frames.compress(content)
+    if len(frame) >= len(content):
+        return raw, content
+    return Descriptor(Digest.of(frame), len(frame), "zstd", raw.content_digest, raw.content_size_bytes), frame
+
+
+def _is(data: bytes, digest: Digest) -> bool:
+    return Digest.of(data) == digest

@@ -1,0 +1,128 @@
+"""What a store can do, in three tiers: read < write < prune. Callers ask for the least tier that serves them.
+
+A store holds named, immutable byte strings. It knows nothing of blobs, records or lockfiles: ``layout`` has the names,
+``blobs`` and ``actions`` the meaning. There is no ``exists``: the answer would be old before it is used, so ask for the
+object (or its size) and let ``ObjectMissing`` say that it is not there.
+
+Every method raises ``UsageError`` for a name that ``layout.check_name`` refuses, and these, which callers tell apart:
+
+    ObjectMissing     the store answered: no such object. The only one that is a miss
+    ObjectCorrupt     something is there that cannot be the object: larger than the limit, a folder
+    StoreDenied       our credentials or permissions do not suffice
+    StoreUnavailable  no answer in time, or one that says: not now
+    StoreFull         no room, or a read-only place (writes only)
+    ObjectConflict    the name holds other bytes (``create`` only)
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from kernelforge.errors import ObjectConflict, ObjectCorrupt, ObjectMissing, StoreUnavailable
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """Requests that went out to the store so far, tries that failed included, and bytes of the objects moved."""
+
+    gets: int = 0
+    heads: int = 0
+    puts: int = 0
+    bytes_read: int = 0
+    bytes_written: int = 0
+
+    @property
+    def requests(self) -> int:
+        """All requests for objects, whatever they asked."""
+        return self.gets + self.heads + self.puts
+
+
+class ReadStore(Protocol):
+    """All that a pod needs."""
+
+    @property
+    def location(self) -> str:
+        """Where the bytes are; ``locate.open_store`` makes an equal store of it. Holds no secret."""
+
+    @property
+    def traffic(self) -> Traffic:
+        """Requests and bytes since this object was made."""
+
+    def get(self, name: str, *, limit_bytes: int) -> bytes:
+        """The whole object; ``ObjectCorrupt`` if it is larger than ``limit_bytes``, without reading it all."""
+
+    def size(self, name: str) -> int:
+        """Size of the object in bytes, without reading it."""
+
+
+class WriteStore(ReadStore, Protocol):
+    """What a publisher needs."""
+
+    def create(self, name: str, data: bytes) -> bool:
+        """Write an object that is not there yet. Never replaces one; readers see all of the bytes or no object.
+
+        True if this call wrote it, False if the same bytes were there (an earlier try of ours may have brought them);
+        ``ObjectConflict`` if other bytes were. Of several callers at once exactly one wins.
+        """
+
+
+class PruneStore(WriteStore, Protocol):
+    """What repair and garbage collection need."""
+
+    def names(self, prefix: str = "") -> Iterator[str]:
+        """Every name that starts with ``prefix``, in no particular order; unfinished writes are not among them."""
+
+    def delete(self, name: str) -> None:
+        """Remove whatever stands under this name; nothing to remove is fine."""
+
+
+class TrafficMeter:
+    """Counts for ``Traffic``, safe to use from several threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._counts: Counter[str] = Counter()
+
+    def add(self, **counts: int) -> None:
+        """Add to the fields of ``Traffic`` that are named."""
+        with self._lock:
+            self._counts.update(counts)
+
+    def reading(self) -> Traffic:
+        """The counts so far."""
+        with self._lock:
+            return Traffic(**self._counts)
+
+
+def no_such_object(where: str) -> ObjectMissing:
+    """The error for a name that holds nothing."""
+    return ObjectMissing("no such object", hint="build it, or look in another store", where=where)
+
+
+def larger_than(limit_bytes: int, where: str) -> ObjectCorrupt:
+    """The error for an object that exceeds what the caller knows to be its size."""
+    return ObjectCorrupt(
+        f"larger than the {limit_bytes} bytes that can be right", hint="delete it and build again", where=where
+    )
+
+
+def compare_with_existing(store: ReadStore, name: str, data: bytes) -> bool:
+    """What ``create`` answers when the name is taken: False if it holds ``data``, else ``ObjectConflict``."""
+    where = f"{store.location}: {name}"
+    try:
+        existing = store.get(name, limit_bytes=len(data))
+    except ObjectCorrupt:
+        existing = None
+    except ObjectMissing as error:
+        raise StoreUnavailable("deleted while it was being written", hint="run again", where=where) from error
+    if existing != data:
+        raise ObjectConflict(
+            f"holds other bytes than the {len(data)} to be written; the first ones stay",
+            hint="compare the two: a name is written once",
+            where=where,
+        )
+    return False

@@ -1,0 +1,79 @@
+"""Names of the objects in a store (layout ``v1``): the one place that spells them.
+
+    kf.json                                                format marker, see ``marker``
+    v1/blobs/sha256/ab/<64 hex>                            stored bytes, named by their own sha256
+    v1/<domain>/actions/ab/<64 hex>.json                   build record of a key digest
+    v1/<domain>/conflicts/<key>/<outputs>.json             a second, different result for the same key digest
+    v1/locks/sha256/<64 hex>.json                          lockfile, named by its own sha256
+    v1/locks/sha256/<64 hex>.about/<kind>-<64 hex>.json    a document about that lockfile, named by its own sha256
+
+A domain (``dev``, ``release``) keeps build records of different trust apart. Blobs need none: their name proves them.
+"""
+
+from __future__ import annotations
+
+import re
+
+from kernelforge.digest import Digest
+from kernelforge.errors import UsageError
+
+MARKER = "kf.json"
+
+_PART = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+_WORD = re.compile(r"[a-z][a-z0-9-]{0,31}")
+_NAME_LIMIT = 512
+#: Words that stand, or will stand, where a domain stands.
+_RESERVED = frozenset({"blobs", "locks", "refs", "refs-log", "pins", "gc"})
+
+
+def blob_name(stored_digest: Digest) -> str:
+    """Where stored bytes are."""
+    return f"v1/blobs/sha256/{stored_digest.hex[:2]}/{stored_digest.hex}"
+
+
+def action_name(domain: str, key_digest: Digest) -> str:
+    """Where the build record of a key digest is."""
+    return f"v1/{domain}/actions/{key_digest.hex[:2]}/{key_digest.hex}.json"
+
+
+def conflict_name(domain: str, key_digest: Digest, outputs_digest: Digest) -> str:
+    """Where a build record goes that lost to another one with the same key digest."""
+    return f"v1/{domain}/conflicts/{key_digest.hex}/{outputs_digest.hex}.json"
+
+
+def lock_name(lock_digest: Digest) -> str:
+    """Where a lockfile is."""
+    return f"v1/locks/sha256/{lock_digest.hex}.json"
+
+
+def about_name(lock_digest: Digest, kind: str, document_digest: Digest) -> str:
+    """Where a document about a lockfile is; ``kind`` is a word such as ``facts``."""
+    if not _WORD.fullmatch(kind):
+        raise UsageError(f"{kind!r} is not a kind of document", hint="use lower-case letters, digits and hyphens")
+    return f"v1/locks/sha256/{lock_digest.hex}.about/{kind}-{document_digest.hex}.json"
+
+
+def check_domain(domain: str) -> None:
+    """``UsageError`` unless ``domain`` can stand in a name without being taken for something else."""
+    if not _WORD.fullmatch(domain) or domain in _RESERVED:
+        raise UsageError(
+            f"{domain!r} is not a domain of build records",
+            hint=f"use lower-case letters, digits and hyphens, and none of {', '.join(sorted(_RESERVED))}",
+        )
+
+
+def is_name(name: str) -> bool:
+    """Whether a store may hold an object of this name: parts of letters, digits, ``.``, ``_``, ``-``, joined by ``/``.
+
+    A part starts with a letter or digit, so ``..``, hidden files and absolute paths are none.
+    """
+    return len(name) <= _NAME_LIMIT and all(_PART.fullmatch(part) for part in name.split("/"))
+
+
+def check_name(name: str) -> None:
+    """``UsageError`` unless ``is_name``."""
+    if not is_name(name):
+        raise UsageError(
+            f"{name[:_NAME_LIMIT]!r} cannot name an object",
+            hint="parts of letters, digits, '.', '_' and '-' (not first), joined by '/'",
+        )

@@ -1,0 +1,188 @@
+"""A store in a bucket: S3 itself, or any server that speaks it and knows conditional writes.
+
+Every upload is one PUT with ``If-None-Match: *`` and its sha256, so the server refuses to replace an object or to keep
+a damaged one. botocore is imported at the first call. It finds the credentials (environment, profile, role); locations
+hold none.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import hashlib
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+from kernelforge.errors import ObjectConflict, ObjectMissing, StoreUnavailable, UsageError
+from kernelforge.store.deadline import Deadlines, Transient, call_within
+from kernelforge.store.interface import PruneStore, Traffic, TrafficMeter, compare_with_existing, larger_than
+from kernelforge.store.layout import check_name, is_name
+from kernelforge.store.s3_errors import our_errors
+
+_T = TypeVar("_T")
+
+DEFAULT_DEADLINES = Deadlines()
+_CONNECTIONS = 32
+
+
+class S3Store(PruneStore):
+    """Objects in ``bucket`` under ``prefix``. Calls end within ``deadlines.call_s``, retries included."""
+
+    def __init__(
+        self,
+        bucket: str,
+        *,
+        prefix: str = "",
+        endpoint_url: str | None = None,
+        region: str | None = None,
+        deadlines: Deadlines = DEFAULT_DEADLINES,
+    ) -> None:
+        self._bucket = bucket
+        self._prefix = f"{prefix}/" if prefix else ""
+        self._endpoint_url = endpoint_url
+        self._region = region
+        self._deadlines = deadlines
+        self._meter = TrafficMeter()
+        self._connecting = threading.Lock()
+        self._connection: Any = None
+
+    @property
+    def location(self) -> str:
+        options = {"endpoint": self._endpoint_url, "region": self._region}
+        query = "&".join(f"{name}={quote(value, safe=':/')}" for name, value in options.items() if value)
+        return f"s3://{self._bucket}/{self._prefix}".rstrip("/") + (f"?{query}" if query else "")
+
+    @property
+    def traffic(self) -> Traffic:
+        return self._meter.reading()
+
+    def get(self, name: str, *, limit_bytes: int) -> bytes:
+        def fetch(client: Any) -> bytes:
+            self._meter.add(gets=1)
+            answer = client.get_object(Bucket=self._bucket, Key=self._prefix + name)
+            size_bytes = answer.get("ContentLength")  # absent where something on the way sends it in chunks
+            with contextlib.closing(answer["Body"]) as body:
+                data = b"" if size_bytes and size_bytes > limit_bytes else bytes(body.read(limit_bytes + 1))
+            if max(len(data), size_bytes or 0) > limit_bytes:
+                raise larger_than(limit_bytes, self._where(name))
+            if size_bytes is not None and len(data) != size_bytes:
+                raise Transient("the answer was cut short", hint="check the network", where=self._where(name))
+            self._meter.add(bytes_read=len(data))
+            return data
+
+        check_name(name)
+        return self._call(fetch, name)
+
+    def size(self, name: str) -> int:
+        def ask(client: Any) -> int:
+            self._meter.add(heads=1)
+            return int(client.head_object(Bucket=self._bucket, Key=self._prefix + name)["ContentLength"])
+
+        check_name(name)
+        try:
+            return self._call(ask, name)
+        except ObjectMissing:
+            # The answer to a HEAD has no body that could say whether the object is missing or the whole bucket.
+            self._check_bucket()
+            raise
+
+    def create(self, name: str, data: bytes) -> bool:
+        sha256 = base64.b64encode(hashlib.sha256(data).digest()).decode()
+
+        def send(client: Any) -> None:
+            self._meter.add(puts=1)
+            # With a sha256 of ours botocore sends no checksum trailer, which R2 and older MinIO and Ceph refuse.
+            client.put_object(
+                Bucket=self._bucket, Key=self._prefix + name, Body=data, ChecksumSHA256=sha256, IfNoneMatch="*"
+            )
+
+        check_name(name)
+        try:
+            self._call(send, name)
+        except ObjectConflict:
+            return compare_with_existing(self, name, data)
+        self._meter.add(bytes_written=len(data))
+        return True
+
+    def names(self, prefix: str = "") -> Iterator[str]:
+        request = {"Bucket": self._bucket, "Prefix": self._prefix + prefix}
+
+        def ask(client: Any) -> Any:
+            page = client.list_objects_v2(**request)
+            if "IsTruncated" not in page:  # some other page in XML, which must not pass for an empty store
+                hint = "check the endpoint and any proxy before it"
+                raise StoreUnavailable("the answer is not a listing", hint=hint, where=self._where(prefix))
+            return page
+
+        while True:
+            page = self._call(ask, prefix)
+            for item in page.get("Contents", ()):
+                name = item["Key"][len(self._prefix) :]
+                if is_name(name):
+                    yield name
+            if not page["IsTruncated"]:
+                return
+            request["ContinuationToken"] = page["NextContinuationToken"]
+
+    def delete(self, name: str) -> None:
+        check_name(name)
+        self._call(lambda client: client.delete_object(Bucket=self._bucket, Key=self._prefix + name), name)
+
+    def _check_bucket(self) -> None:
+        def ask(client: Any) -> None:
+            self._meter.add(heads=1)
+            client.head_bucket(Bucket=self._bucket)
+
+        try:
+            self._call(ask, "")
+        except ObjectMissing as error:
+            hint = "create the bucket, or check its name and the endpoint"
+            raise StoreUnavailable("no such bucket", hint=hint, where=self.location) from error
+
+    def _where(self, name: str) -> str:
+        return f"s3://{self._bucket}/{self._prefix}{name}"
+
+    def _call(self, operation: Callable[[Any], _T], name: str) -> _T:
+        where = self._where(name)
+
+        def once() -> _T:
+            client = self._client()
+            with our_errors(where):
+                return operation(client)
+
+        return call_within(self._deadlines.call_s, once, where=where)
+
+    def _client(self) -> Any:
+        """The connection, made at the first call: every thread that finds none waits for the one that makes it."""
+        with self._connecting:
+            if self._connection is None:
+                self._connection = _connect(self._endpoint_url, self._region, self._deadlines)
+            return self._connection
+
+
+def _connect(endpoint_url: str | None, region: str | None, deadlines: Deadlines) -> Any:
+    """A botocore client that neither retries (we do, with one deadline) nor waits long for an instance's role."""
+    try:
+        import botocore.config
+        import botocore.session
+    except ImportError as error:
+        raise UsageError("s3 stores need botocore", hint="pip install 'kernelforge[s3]'", where="s3") from error
+    session = botocore.session.Session()
+    session.set_config_variable("metadata_service_timeout", 1)
+    session.set_config_variable("metadata_service_num_attempts", 1)
+    config = botocore.config.Config(
+        connect_timeout=deadlines.connect_s,
+        read_timeout=deadlines.read_s,
+        retries={"total_max_attempts": 1},
+        max_pool_connections=_CONNECTIONS,
+        request_checksum_calculation="when_required",
+        response_checksum_validation="when_required",
+        s3={"addressing_style": "path" if endpoint_url else "auto"},
+    )
+    try:
+        with our_errors("s3"):
+            return session.create_client("s3", endpoint_url=endpoint_url, region_name=region, config=config)
+    except ValueError as error:
+        raise UsageError(str(error), hint="an endpoint reads http://host:port", where="s3") from error
