@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from kernelforge import json_values
 from kernelforge.errors import InputError, UnknownFact
 from kernelforge.target import check_arch
 
@@ -77,31 +78,47 @@ class DeviceProfile:
         return {"name": self.name, "arch": self.arch, "facts": facts}
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> DeviceProfile:
-        """Inverse of ``to_json``; raises ``InputError`` for anything else."""
+    def from_json(cls, data: object) -> DeviceProfile:
+        """Inverse of ``to_json``; raises ``InputError`` for anything else, unknown members included."""
         try:
-            facts = {name: Fact(_frozen(fact["value"]), fact["source"]) for name, fact in data["facts"].items()}
-            return cls(name=data["name"], arch=data["arch"], facts=facts)
-        except (KeyError, TypeError, AttributeError) as error:
-            raise InputError(f"not a device profile: {error!r}", hint="see specs/devices for examples") from error
+            return cls(**json_values.members(data, _PROFILE))
+        except ValueError as error:
+            raise InputError(f"not a device profile: {error}", hint="see specs/devices for examples") from error
 
 
 def _check_fact(profile: str, name: str, fact: Fact) -> None:
     where = f"{profile}.facts.{name}"
     if name not in FACTS:
         raise InputError(f"{name!r} is no known fact", hint=f"one of: {', '.join(FACTS)}", where=where)
-    expected, _ = FACTS[name]
-    value: object = dict(fact.value) if isinstance(fact.value, Mapping) else fact.value
-    if type(value) is not expected:
-        raise InputError(f"{fact.value!r} is not a {expected.__name__}", hint=FACTS[name][1], where=where)
-    if not fact.source:
+    expected, meaning = FACTS[name]
+    if not _is_value_of(expected, fact.value):
+        raise InputError(f"{fact.value!r} is not a {expected.__name__}", hint=meaning, where=where)
+    if not isinstance(fact.source, str) or not fact.source:
         raise InputError(
             "the fact has no source", hint="say where it was measured or which document states it", where=where
         )
 
 
-def _frozen(value: Any) -> FactValue:
+def _is_value_of(kind: type, value: object) -> bool:
+    """Exact types all the way down: what is in a profile reaches compile keys, in which ``1`` and ``True`` differ."""
+    if kind is dict:
+        return isinstance(value, Mapping) and all(
+            type(size) is str and type(count) is int for size, count in value.items()
+        )
+    if kind is tuple:
+        return type(value) is tuple and all(type(name) is str for name in value)
+    return type(value) is kind
+
+
+def _read_value(value: Any) -> FactValue:
     return tuple(value) if isinstance(value, list) else value
+
+
+def _read_fact(value: Any) -> Fact:
+    return Fact(**json_values.members(value, {"value": _read_value, "source": json_values.text}))
+
+
+_PROFILE = {"name": json_values.text, "arch": json_values.text, "facts": json_values.values(_read_fact)}
 
 
 def _plain(value: FactValue) -> Any:

@@ -9,14 +9,15 @@ reads them.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from kernelforge import json_values
 from kernelforge.descriptor import Descriptor
 from kernelforge.device import DeviceProfile
 from kernelforge.digest import Digest
-from kernelforge.errors import InputError, LockfileError
+from kernelforge.errors import LockfileError
 from kernelforge.target import Target
 
 SCHEMA = "kernelforge.lock/1"
@@ -69,7 +70,10 @@ class LockedPack:
 
 @dataclass(frozen=True)
 class Lockfile:
-    """The whole release. ``Lockfile.parse(lock.to_bytes()) == lock``, and equal releases have equal bytes."""
+    """The whole release. ``parse`` is the inverse of ``to_bytes``, and equal releases have equal bytes.
+
+    The order of entries, devices and names is no part of a release: the bytes have one order, whatever order came in.
+    """
 
     name: str
     abi: str
@@ -94,23 +98,28 @@ class Lockfile:
             "contract": self.contract,
             "toolchains": {cuda: dict(versions) for cuda, versions in self.toolchains.items()},
             "devices": {name: profile.to_json() for name, profile in self.devices.items()},
-            "kernels": {name: _kernel_json(kernel) for name, kernel in self.kernels.items()},
-            "entries": [_entry_json(entry) for entry in sorted(self.entries, key=_entry_order)],
-            "packs": {name: _pack_json(pack) for name, pack in self.packs.items()},
+            "kernels": {name: _json(kernel) for name, kernel in self.kernels.items()},
+            "entries": [_json(entry) for entry in sorted(self.entries, key=_entry_order)],
+            "packs": {name: _json(pack) for name, pack in self.packs.items()},
         }
         return (json.dumps(document, indent=1, sort_keys=True, allow_nan=False) + "\n").encode()
 
     @classmethod
     def parse(cls, data: bytes, *, where: str = "lockfile") -> Lockfile:
-        """Read a lockfile; ``LockfileError`` for other schemas, missing parts and parts that contradict each other."""
-        document = _document(data, where)
+        """Read exactly what ``to_bytes`` writes, in any order and spacing; ``LockfileError`` for anything else.
+
+        Unknown members are refused like missing ones: what a reader drops would not be in the digest of what it read.
+        """
         try:
-            lock = _read(document)
-        except (KeyError, TypeError, AttributeError, ValueError) as error:
-            raise LockfileError(f"not a well-formed lockfile: {error!r}", hint="build it again", where=where) from error
-        except InputError as error:
-            raise LockfileError(error.problem, hint=error.hint, where=where) from error
-        _check_consistent(lock, where)
+            document = json_values.mapping(_parse(data))
+            schema = document.pop("schema", None)
+            if schema != SCHEMA:
+                raise ValueError(f"its schema is {schema!r}, this version reads {SCHEMA}")
+            lock = cls(**json_values.members(document, _LOCKFILE))
+            _check_consistent(lock)
+        except ValueError as error:
+            hint = "take it from the build that wrote it, or build it again; do not edit it by hand"
+            raise LockfileError(f"not a lockfile of ours: {error}", hint=hint, where=where) from error
         return lock
 
     def entries_for(self, device: str) -> tuple[LockedEntry, ...]:
@@ -118,7 +127,7 @@ class Lockfile:
         return tuple(entry for entry in self.entries if device in entry.devices)
 
     def preimage_of(self, entry: LockedEntry) -> dict[str, Any]:
-        """What is known of an entry's key preimage, in its JSON form: what keys share is kept once, here it is joined."""
+        """What is known of an entry's key preimage, in its JSON form: put together again from what keys share."""
         kernel = self.kernels[entry.kernel]
         return {
             "kernel": entry.kernel,
@@ -136,127 +145,104 @@ def _entry_order(entry: LockedEntry) -> tuple[str, str, str]:
     return entry.kernel, str(entry.target), json.dumps(entry.compile_key, sort_keys=True)
 
 
-def _kernel_json(kernel: LockedKernel) -> dict[str, Any]:
-    return {
-        "launch_fingerprint": str(kernel.launch_fingerprint),
-        "source_fingerprint": str(kernel.source_fingerprint),
-        "sources": dict(kernel.sources),
-        "compile_options": kernel.compile_options,
-    }
+def _json(part: LockedKernel | LockedEntry | LockedPack) -> dict[str, Any]:
+    return {name: _plain(getattr(part, name)) for name in part.__dataclass_fields__}
 
 
-def _entry_json(entry: LockedEntry) -> dict[str, Any]:
-    return {
-        "kernel": entry.kernel,
-        "compile_key": dict(entry.compile_key),
-        "target": str(entry.target),
-        "key_digest": str(entry.key_digest),
-        "symbol": entry.symbol,
-        "object": entry.object.to_json(),
-        "devices": sorted(entry.devices),
-    }
+def _plain(value: Any) -> Any:
+    if isinstance(value, Descriptor):
+        return value.to_json()
+    if isinstance(value, Mapping):
+        return dict(value)
+    return sorted(value) if isinstance(value, tuple) else str(value)
 
 
-def _pack_json(pack: LockedPack) -> dict[str, Any]:
-    return {
-        "target": str(pack.target),
-        "recipe": str(pack.recipe),
-        "blob": pack.blob.to_json(),
-        "linker": pack.linker,
-        "needed": sorted(pack.needed),
-        "undefined": sorted(pack.undefined),
-    }
-
-
-def _document(data: bytes, where: str) -> dict[str, Any]:
+def _parse(data: bytes) -> Any:
     if len(data) > SIZE_LIMIT_BYTES:
-        raise LockfileError(f"{len(data)} bytes are no lockfile", hint=f"at most {SIZE_LIMIT_BYTES}", where=where)
+        raise ValueError(f"it has {len(data)} bytes, at most {SIZE_LIMIT_BYTES} are read")
     try:
-        document = json.loads(data)
-    except (ValueError, RecursionError) as error:
-        raise LockfileError(f"not JSON: {error}", hint="is this the right file?", where=where) from error
-    schema = document.get("schema") if isinstance(document, dict) else None
-    if schema != SCHEMA:
-        raise LockfileError(f"schema is {schema!r}", hint=f"this version reads {SCHEMA}", where=where)
-    assert isinstance(document, dict)
-    return document
+        return json_values.parse(data)
+    except ValueError as error:
+        raise ValueError(f"it is not JSON: {error}") from error
 
 
-def _read(document: dict[str, Any]) -> Lockfile:
-    return Lockfile(
-        name=_str(document["name"]),
-        abi=_str(document["abi"]),
-        contract=int(document["contract"]),
-        toolchains={cuda: _str_map(versions) for cuda, versions in document["toolchains"].items()},
-        devices={name: DeviceProfile.from_json(profile) for name, profile in document["devices"].items()},
-        kernels={name: _read_kernel(kernel) for name, kernel in document["kernels"].items()},
-        entries=tuple(_read_entry(entry) for entry in document["entries"]),
-        packs={name: _read_pack(pack) for name, pack in document["packs"].items()},
-    )
+def _digest(value: Any) -> Digest:
+    return Digest.parse(json_values.text(value))
 
 
-def _read_kernel(data: dict[str, Any]) -> LockedKernel:
-    return LockedKernel(
-        launch_fingerprint=Digest.parse(data["launch_fingerprint"]),
-        source_fingerprint=Digest.parse(data["source_fingerprint"]),
-        sources=_str_map(data["sources"]),
-        compile_options=_str(data["compile_options"]),
-    )
+def _target(value: Any) -> Target:
+    return Target.parse(json_values.text(value))
 
 
-def _read_entry(data: dict[str, Any]) -> LockedEntry:
-    return LockedEntry(
-        kernel=_str(data["kernel"]),
-        compile_key=dict(data["compile_key"]),
-        target=Target.parse(data["target"]),
-        key_digest=Digest.parse(data["key_digest"]),
-        symbol=_str(data["symbol"]),
-        object=Descriptor.from_json(data["object"]),
-        devices=tuple(map(_str, data["devices"])),
-    )
+_TEXTS = json_values.items(json_values.text)
+_TEXT_MAP = json_values.values(json_values.text)
+_KERNEL = {
+    "launch_fingerprint": _digest,
+    "source_fingerprint": _digest,
+    "sources": _TEXT_MAP,
+    "compile_options": json_values.text,
+}
+_ENTRY = {
+    "kernel": json_values.text,
+    "compile_key": json_values.mapping,
+    "target": _target,
+    "key_digest": _digest,
+    "symbol": json_values.text,
+    "object": Descriptor.from_json,
+    "devices": _TEXTS,
+}
+_PACK = {
+    "target": _target,
+    "recipe": _digest,
+    "blob": Descriptor.from_json,
+    "linker": json_values.text,
+    "needed": _TEXTS,
+    "undefined": _TEXTS,
+}
+_LOCKFILE = {
+    "name": json_values.text,
+    "abi": json_values.text,
+    "contract": json_values.integer,
+    "toolchains": json_values.values(_TEXT_MAP),
+    "devices": json_values.values(DeviceProfile.from_json),
+    "kernels": json_values.values(lambda value: LockedKernel(**json_values.members(value, _KERNEL))),
+    "entries": json_values.items(lambda value: LockedEntry(**json_values.members(value, _ENTRY))),
+    "packs": json_values.values(lambda value: LockedPack(**json_values.members(value, _PACK))),
+}
 
 
-def _read_pack(data: dict[str, Any]) -> LockedPack:
-    return LockedPack(
-        target=Target.parse(data["target"]),
-        recipe=Digest.parse(data["recipe"]),
-        blob=Descriptor.from_json(data["blob"]),
-        linker=_str(data["linker"]),
-        needed=tuple(map(_str, data["needed"])),
-        undefined=tuple(map(_str, data["undefined"])),
-    )
-
-
-def _str(value: Any) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"{value!r} is not a string")
-    return value
-
-
-def _str_map(value: Any) -> dict[str, str]:
-    return {_str(name): _str(item) for name, item in value.items()}
-
-
-def _check_consistent(lock: Lockfile, where: str) -> None:
+def _check_consistent(lock: Lockfile) -> None:
     """What the format cannot say: every name that is used is defined, and nothing is defined twice."""
-    symbols_by_pack: set[tuple[str, str]] = set()
+    contradiction = next(_contradictions(lock), None)
+    if contradiction:
+        raise ValueError(contradiction)
+
+
+def _contradictions(lock: Lockfile) -> Iterator[str]:
+    for name, profile in lock.devices.items():
+        if profile.name != name:
+            yield f"the device profile under {name!r} is that of {profile.name!r}"
+    for device in lock.packs:
+        if device not in lock.devices:
+            yield f"there is a pack for {device!r}, which has no profile"
+    known = set()
     for entry in lock.entries:
-        if entry.kernel not in lock.kernels:
-            raise LockfileError(
-                f"{entry.symbol} is of an undescribed kernel {entry.kernel}", hint="build again", where=where
-            )
-        for device in entry.devices:
-            pack = lock.packs.get(device)
-            if pack is None or device not in lock.devices:
-                raise LockfileError(
-                    f"{entry.symbol} is for {device!r}, which has no pack", hint="build again", where=where
-                )
-            if pack.target != entry.target:
-                raise LockfileError(
-                    f"{entry.symbol} is for {entry.target}, the pack of {device!r} for {pack.target}",
-                    hint="build again",
-                    where=where,
-                )
-            if (device, entry.symbol) in symbols_by_pack:
-                raise LockfileError(f"{entry.symbol} appears twice for {device!r}", hint="build again", where=where)
-            symbols_by_pack.add((device, entry.symbol))
+        yield from _entry_contradictions(entry, lock)
+        if (entry.symbol, entry.target) in known:
+            yield f"{entry.symbol} appears twice for {entry.target}"
+        known.add((entry.symbol, entry.target))
+
+
+def _entry_contradictions(entry: LockedEntry, lock: Lockfile) -> Iterator[str]:
+    if entry.kernel not in lock.kernels:
+        yield f"{entry.symbol} is of an undescribed kernel {entry.kernel}"
+    if entry.target.cuda not in lock.toolchains:
+        yield f"{entry.symbol} is for {entry.target}, and no toolchain of {entry.target.cuda} is described"
+    if not entry.devices or len(set(entry.devices)) != len(entry.devices):
+        yield f"{entry.symbol} is for no device, or for one device twice: {', '.join(entry.devices)}"
+    for device in entry.devices:
+        pack = lock.packs.get(device)
+        if pack is None:
+            yield f"{entry.symbol} is for {device!r}, which has no pack"
+        elif pack.target != entry.target:
+            yield f"{entry.symbol} is for {entry.target}, the pack of {device!r} for {pack.target}"

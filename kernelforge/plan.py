@@ -17,7 +17,7 @@ from kernelforge.descriptor import Descriptor
 from kernelforge.device import DeviceProfile
 from kernelforge.digest import Digest
 from kernelforge.encoding import fields_json
-from kernelforge.errors import ObjectCorrupt, ObjectMissing, StoreError
+from kernelforge.errors import FormatUnknown, ObjectCorrupt, ObjectMissing, StoreError
 from kernelforge.fingerprint import Fingerprint, device_fingerprint, launch_fingerprint
 from kernelforge.fingerprint.modules import SourceTree
 from kernelforge.keys.enumerate import enumerate_keys, import_kernel
@@ -26,6 +26,7 @@ from kernelforge.keys.toolchain import Toolchain, check_requires_dsl, installed_
 from kernelforge.lockfile import LockedEntry, Lockfile
 from kernelforge.reporting import Expansion
 from kernelforge.request import KernelRequest
+from kernelforge.store import marker
 from kernelforge.store.actions import ActionCache, BuildRecord
 from kernelforge.store.blobs import check_blob
 from kernelforge.store.interface import PruneStore
@@ -59,6 +60,11 @@ class StoreTrouble:
     """Nobody knows whether the object exists: the store failed. Never counted as a miss."""
 
     error: StoreError
+
+    @property
+    def reason(self) -> str:
+        """The same words for all keys that meet the same trouble, so that reports show it once."""
+        return f"{type(self.error).__name__}: {self.error.problem} (hint: {self.error.hint})"
 
 
 Decision = Hit | Miss | StoreTrouble
@@ -117,8 +123,8 @@ def make_plan(
     """Enumerate all keys and decide on each.
 
     ``lock`` is the previous lockfile of this deployment, if there is one, and ``recorded`` its build facts by key
-    digest. Raises ``InputError`` for kernels or arguments that cannot be used and ``ToolchainError`` when the versions
-    of the compiler cannot be read; troubles of the store become decisions.
+    digest. Raises ``InputError`` for kernels or arguments that cannot be used, ``ToolchainError`` when the versions of
+    the compiler cannot be read, ``FormatUnknown`` for a store of a later version; troubles of the store are decisions.
     """
     tree = SourceTree()
     kernels = {request.kernel: _sources(request.kernel, tree) for request in requests}
@@ -204,6 +210,9 @@ def _decide(
     lock: Lockfile | None,
     recorded: Mapping[str, Mapping[str, Any]],
 ) -> Iterable[PlannedKey]:
+    trouble = _trouble_with(store)
+    if trouble is not None:
+        return [replace(key, decision=trouble) for key in keys]
     locked = {(entry.symbol, entry.target): entry for entry in lock.entries} if lock else {}
     if lock and all(_is_locked(key, locked) for key in keys) and _packs_are_there(lock, keys, store):
         return [replace(key, decision=_locked_hit(locked[key.symbol, key.target], recorded)) for key in keys]
@@ -213,6 +222,17 @@ def _decide(
 
     with ThreadPoolExecutor(_LOOKUP_THREADS) as threads:
         return list(threads.map(look_up, keys))
+
+
+def _trouble_with(store: PruneStore) -> StoreTrouble | None:
+    """Ask the store one thing before asking about every key: one that is down would cost each of them a deadline."""
+    try:
+        marker.check(store)
+    except FormatUnknown:
+        raise
+    except StoreError as error:
+        return StoreTrouble(error)
+    return None
 
 
 def _is_locked(key: PlannedKey, locked: Mapping[tuple[str, Target], LockedEntry]) -> bool:

@@ -24,6 +24,7 @@ from kernelforge.errors import ObjectCorrupt, ObjectMissing
 from kernelforge.lockfile import LockedPack, Lockfile
 from kernelforge.plan import Hit, Miss, Plan, PlannedKey, StoreTrouble
 from kernelforge.reporting import Failure, Outcome
+from kernelforge.store import marker
 from kernelforge.store.actions import ActionCache, BuildRecord, PutOutcome
 from kernelforge.store.blobs import check_blob, get_blob, put_blob
 from kernelforge.store.interface import PruneStore
@@ -83,6 +84,8 @@ def build(
     ``on_progress`` is called for every key once its end is known. Raises ``ToolchainError`` when nothing can be linked
     and ``StoreError`` when results cannot be stored; a kernel that fails raises nothing.
     """
+    if plan.decided(Miss):
+        marker.claim(store)
     builder = _Builder(plan, store, ActionCache(store, domain), options, on_progress)
     with _scratch_folder() as folder:
         keys = [*builder.reuse(), *builder.compile(folder)]
@@ -127,7 +130,7 @@ class _Builder:
                     )
                 )
             elif isinstance(decision, StoreTrouble):
-                yield self._report(BuiltKey(planned, Outcome.STORE_ERROR, str(decision.error), None, {}, 0.0))
+                yield self._report(BuiltKey(planned, Outcome.STORE_ERROR, decision.reason, None, {}, 0.0))
 
     def compile(self, folder: Path) -> Iterator[BuiltKey]:
         """Compile the misses; one target's start-up overlaps with another's compiles."""

@@ -27,7 +27,8 @@ _ACCELERATED_BIT = 0x800
 class CubinFacts:
     """``arch`` is what ptxas was told; sizes are in bytes; the largest value over the image's kernels counts.
 
-    ``spill_bytes`` is the stack frame of one thread: local memory, where spilled registers live.
+    ``spill_bytes`` is the stack frame of one thread: local memory, where spilled registers live. Shared memory is as
+    ptxas counts it: from sm_90 on a kernel that uses any also has the 1 KiB that CUDA reserves in each block.
     """
 
     arch: str
@@ -48,7 +49,7 @@ def read_cubin(image: bytes) -> CubinFacts:
         sections = {
             section.name: section.data() for section in elf.iter_sections() if section["sh_type"] != "SHT_NOBITS"
         }
-        shared = [section["sh_size"] for section in elf.iter_sections() if section.name.startswith(".nv.shared.")]
+        shared = [section["sh_size"] for section in elf.iter_sections() if _is_kernel_shared(section.name)]
     except (ELFError, struct.error) as error:
         raise _unreadable(f"not an ELF image ({error})") from error
     arch, ptxas = _tool(sections.get(".note.nv.tkinfo", b""), elf.header["e_flags"])
@@ -61,6 +62,11 @@ def read_cubin(image: bytes) -> CubinFacts:
         static_shared_memory_bytes=max(shared, default=0),
         code_bytes=sum(len(data) for name, data in sections.items() if name.startswith(".text.")),
     )
+
+
+def _is_kernel_shared(section: str) -> bool:
+    # `.nv.shared.reserved.*` is the driver's, also in kernels that use none.
+    return section.startswith(".nv.shared.") and not section.startswith(".nv.shared.reserved.")
 
 
 def _tool(note: bytes, flags: int) -> tuple[str, str]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from kernelforge.builder.build import BuildOptions, BuildResult, build
-from kernelforge.cli.console import print_json, say
+from kernelforge.cli.console import print_json, say, say_store_troubles
 from kernelforge.cli.deployment import Planned, plan_deployment, read_deployment
 from kernelforge.cli.jobs import default_jobs
 from kernelforge.cli.options import (
@@ -98,5 +98,6 @@ def _show(report: Report, as_json: bool) -> None:
 
 def _exit_code(report: Report) -> int:
     if report.store_errors:
+        say_store_troubles(report)
         return 3
     return 1 if report.count(Outcome.FAILED) else 0

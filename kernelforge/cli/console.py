@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from typing import Any
 
 import click
 
 from kernelforge.errors import KernelForgeError, ManifestError
+from kernelforge.reporting import Outcome, Report
 
 
 def say(text: str) -> None:
@@ -24,6 +26,14 @@ def say_error(error: KernelForgeError) -> None:
         return
     where = f"{error.where}: " if error.where else ""
     say(f"{label} {where}{error.problem}\n  hint: {error.hint}")
+
+
+def say_store_troubles(report: Report) -> None:
+    """Why some keys have no answer; each reason once."""
+    reasons = Counter(entry.reason for entry in report.entries if entry.outcome is Outcome.STORE_ERROR)
+    label = click.style("error:", fg="red", bold=True)
+    for reason, keys in reasons.items():
+        say(f"{label} the store gave no answer about {keys} keys: {reason}")
 
 
 def print_json(document: Any) -> None:

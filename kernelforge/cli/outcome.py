@@ -105,7 +105,7 @@ def _report(plan: Plan, command: str, entries: tuple[ReportEntry, ...], spent: S
         saved_seconds=sum(key.decision.seconds for key in hits if isinstance(key.decision, Hit)),
         bytes_read=traffic.bytes_read,
         bytes_written=traffic.bytes_written,
-        requests=traffic.gets + traffic.heads + traffic.puts,
+        requests=traffic.requests,
         **rest,
     )
 
@@ -122,7 +122,7 @@ def _planned_entry(key: PlannedKey) -> ReportEntry:
         )
     if isinstance(decision, Miss):
         return _entry(key, Outcome.MISS, decision.reason, "", {}, 0.0)
-    return _entry(key, Outcome.STORE_ERROR, str(decision.error), "", {}, 0.0)
+    return _entry(key, Outcome.STORE_ERROR, decision.reason, "", {}, 0.0)
 
 
 def _built_entry(key: BuiltKey) -> ReportEntry:

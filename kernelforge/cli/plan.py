@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from kernelforge.cli.console import print_json
+from kernelforge.cli.console import print_json, say_store_troubles
 from kernelforge.cli.deployment import plan_deployment, read_deployment
 from kernelforge.cli.options import (
     domain_option,
@@ -49,5 +49,6 @@ def command(
 
         click.echo(render_table(report))
     if report.store_errors:
+        say_store_troubles(report)
         return 3
     return 1 if fail_on == "miss" and report.misses else 0
