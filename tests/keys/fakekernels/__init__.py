@@ -1,0 +1,1 @@
+"""A kernel family for tests: real files, no compiler."""
