@@ -99,8 +99,8 @@ class JitKernel(Generic[KeyT]):
 
     ``bounds``: inclusive limits of integer axes of ``dispatch``; ``supported``: the allowed values of other axes. Both
     are checked whenever ``dispatch`` runs, so they hold at plan and at call alike (``OutOfBounds``).
-    ``requires_dsl``: version range of the compiler (``>=4.8,<5``), checked at plan. ``compile_options``: further options
-    of the compiler as one string; part of the key digest.
+    ``requires_dsl``: version range of the compiler (``>=4.8,<5``), checked at plan. ``compile_options``: further
+    options of the compiler as one string; part of the key digest.
     """
 
     CompileKey: ClassVar[type]
@@ -152,7 +152,7 @@ class JitKernel(Generic[KeyT]):
         return self.expand(self.dispatch)(**axes)
 
     def expand(self, dispatch: Callable[..., KeyT]) -> Callable[..., KeyList[KeyT]]:
-        """Run ``dispatch`` over the product of its axes (``IntRange``, ``Choices``, tuples; else one value).
+        """Run ``dispatch`` over the product of its axes (``IntRange``, ``Choices``, tuples, lists; else one value).
 
         Keys are told apart by their canonical bytes, not with ``==``: ``1``, ``1.0`` and ``True`` are three keys.
         """
@@ -183,8 +183,9 @@ class JitKernel(Generic[KeyT]):
         if getattr(dispatch, "__self__", None) is not self or original is None:
             return dispatch
         for name, axis in axes.items():
-            ends = (axis.start, axis.last) if isinstance(axis, IntRange) else _values(axis)
-            for value in ends:
+            # Bounds have no holes, so the ends of a range stand for all of it; supported values are single ones.
+            is_decided_by_ends = isinstance(axis, IntRange) and name not in self.supported
+            for value in (axis.start, axis.last) if is_decided_by_ends else _values(axis):
                 self._check_axis(name, value)
         return functools.partial(original, self)
 
@@ -244,7 +245,7 @@ def symbol_of(kernel: str, compile_key: object) -> str:
 
 
 def _values(axis: Any) -> Sequence[Any] | IntRange | Choices:
-    return axis if isinstance(axis, (IntRange, Choices, tuple)) else (axis,)
+    return axis if isinstance(axis, (IntRange, Choices, tuple, list)) else (axis,)
 
 
 def _within_bounds(dispatch: Callable[..., KeyT]) -> Callable[..., KeyT]:
@@ -270,8 +271,12 @@ def _out_of_bounds(kernel: JitKernel[Any], axis: str, value: object, allowed: st
 
 # Aliases for classes written against vLLM's base class: change the base class and the imports, nothing else.
 WarmupIntRange = IntRange
-WarmupChoices = Choices
 VllmCuTeDSLJitKernel = JitKernel
+
+
+def WarmupChoices(*values: Any) -> Choices:  # noqa: N802 (it stands for a class there)
+    """``Choices`` of the arguments: ``WarmupChoices(False, True)``."""
+    return Choices(values)
 
 
 class CuTeDSLLaunchSpec(Generic[KeyT]):

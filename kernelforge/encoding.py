@@ -1,8 +1,8 @@
 """Canonical bytes of a value: equal values of equal types give equal bytes, in every process and Python version.
 
 Compile keys are told apart, digested and looked up by these bytes, never by ``==``, ``hash`` or ``repr``: ``1``,
-``1.0``, ``True`` and ``"1"`` are four values, and an object whose repr holds an address has no encoding at all, which is
-an error that names the field. The second half is the JSON form of the same values, for lockfiles and people. This
+``1.0``, ``True`` and ``"1"`` are four values, and an object whose repr holds an address has no encoding at all, which
+is an error that names the field. The second half is the JSON form of the same values, for lockfiles and people. This
 module knows nothing of kernels.
 
 Format: ``<tag><length of payload>:<payload>``, payloads of containers being their encoded members one after the other.
@@ -27,8 +27,7 @@ def encode(value: object, *, where: str) -> bytes:
     if value is None:
         return _frame("n", b"")
     if isinstance(value, enum.Enum):
-        name = f"{type(value).__qualname__}.{value.name}"
-        return _frame("e", encode(name, where=where) + encode(value.value, where=where))
+        return _frame("e", encode(_member_name(value), where=where) + encode(value.value, where=where))
     scalar = _SCALARS.get(type(value))
     if scalar is not None:
         return _frame(*scalar(value, where))
@@ -37,7 +36,7 @@ def encode(value: object, *, where: str) -> bytes:
         return _frame(*container(value, where))
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return _frame("k", _dataclass_payload(value, where))
-    if _is_torch_dtype(value):
+    if is_torch_dtype(value):
         return _frame("y", str(value).encode())
     raise _no_encoding(value, where)
 
@@ -54,7 +53,7 @@ def json_form(value: object, *, where: str) -> Any:
     if type(value) is float:
         return value if math.isfinite(value) else {"float": repr(value)}
     if isinstance(value, enum.Enum):
-        return {"enum": f"{type(value).__qualname__}.{value.name}", "value": json_form(value.value, where=where)}
+        return {"enum": _member_name(value), "value": json_form(value.value, where=where)}
     if isinstance(value, (tuple, list)):
         return {type(value).__name__: [json_form(item, where=where) for item in value]}
     if isinstance(value, bytes):
@@ -67,7 +66,7 @@ def json_form(value: object, *, where: str) -> Any:
         }
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {"dataclass": type(value).__qualname__, "fields": fields_json(value, where=where)}
-    if _is_torch_dtype(value):
+    if is_torch_dtype(value):
         return {"dtype": str(value)}
     raise _no_encoding(value, where)
 
@@ -76,6 +75,12 @@ def fields_json(instance: Any, *, where: str) -> dict[str, Any]:
     """The JSON form of a dataclass instance's fields, in the order of their names."""
     names = sorted(field.name for field in dataclasses.fields(instance))
     return {name: json_form(getattr(instance, name), where=f"{where}.{name}") for name in names}
+
+
+def _member_name(member: enum.Enum) -> str:
+    kind = type(member).__qualname__
+    # Flags that are combined have no name in Python 3.10 and one since; their value says it all.
+    return kind if isinstance(member, enum.Flag) else f"{kind}.{member.name}"
 
 
 def _frame(tag: str, payload: bytes) -> bytes:
@@ -159,8 +164,8 @@ def _sorted(values: Any, where: str) -> list[Any]:
     return sorted(values, key=lambda item: encode(item, where=where))
 
 
-def _is_torch_dtype(value: object) -> bool:
-    # By name: this leaf must not import torch, and vLLM's compile keys hold torch.dtype values.
+def is_torch_dtype(value: object) -> bool:
+    """By name: this leaf must not import torch, and vLLM's compile keys hold ``torch.dtype`` values."""
     return type(value).__module__ == "torch" and type(value).__name__ == "dtype"
 
 

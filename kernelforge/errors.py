@@ -46,7 +46,7 @@ class KernelForgeError(Exception):
 
 
 def _rebuild(kind: type[KernelForgeError], state: dict[str, object]) -> KernelForgeError:
-    error = kind.__new__(kind)
+    error = kind.__new__(kind, state["problem"])
     error.__dict__.update(state)
     return error
 

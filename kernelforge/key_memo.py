@@ -14,7 +14,7 @@ from collections.abc import Callable
 from operator import attrgetter
 from typing import Any, Generic, TypeVar
 
-from kernelforge.encoding import encode
+from kernelforge.encoding import encode, is_torch_dtype
 
 ValueT = TypeVar("ValueT")
 
@@ -48,7 +48,7 @@ class KeyMemo(Generic[ValueT]):
         return self._by_bytes.get(encode(key, where=self._where)) if self._by_bytes else None
 
     def add(self, key: Any, value: ValueT) -> None:
-        """Remember ``value`` for ``key``; ``EncodingError`` if the key has no canonical bytes."""
+        """Remember ``value`` for ``key``; ``EncodingError`` if it can only be told apart by bytes that it lacks."""
         fields = self._fields(key)
         zeros = tuple(index for index, field in enumerate(fields) if type(field) is float and field == 0)
         if all(map(_is_exact, fields)) and not any(math.copysign(1.0, fields[index]) < 0 for index in zeros):
@@ -59,7 +59,7 @@ class KeyMemo(Generic[ValueT]):
 
 def _is_exact(value: object) -> bool:
     # Members of an enum are single objects, and so are the dtypes of torch.
-    return type(value) in _EXACT or isinstance(value, enum.Enum) or type(value).__module__ == "torch"
+    return type(value) in _EXACT or isinstance(value, enum.Enum) or is_torch_dtype(value)
 
 
 def _field_reader(key_class: type) -> Callable[[Any], tuple[Any, ...]]:

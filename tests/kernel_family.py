@@ -119,6 +119,18 @@ class AsksDriver(Copy):
         return HardwareInfo().get_max_active_clusters(2)
 
 
+class AsksProfile(Copy):
+    """Reads a device fact where only the key decides: other profiles would share its object."""
+
+    @dataclass(frozen=True)
+    class CompileKey(Copy.CompileKey):
+        pass
+
+    def warmup_inputs(self, compile_key: Any) -> tuple[Any, ...]:
+        assert self.device.arch.startswith("sm_")
+        return super().warmup_inputs(self.CompileKey(width=self.device.num_sms, num_sms=0))
+
+
 class Untidy(Copy):
     """Works, but prints and changes its process: the bytes must be those of a tidy kernel."""
 

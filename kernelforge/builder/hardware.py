@@ -1,7 +1,8 @@
-"""A stand-in for the compiler's ``HardwareInfo``: a build has no GPU, so a question to the driver is a mistake.
+"""Stand-ins for what a kernel could ask about the device while it is compiled: every question is a mistake.
 
 Facts reach device code through the compile key, which takes them from the device profile. A kernel that asks the
-driver instead would bake the building machine's answer into an object for another machine.
+driver instead would bake the building machine's answer into an object for another machine; one that asks its profile
+would bake in a fact that is in no key, and other profiles share the object.
 """
 
 from __future__ import annotations
@@ -11,8 +12,24 @@ from typing import Any, NoReturn
 from kernelforge.errors import UnknownFact
 
 
+class KeyOnlyDevice:
+    """What ``self.device`` is while a kernel is compiled: the architecture, which is in the key, and nothing else."""
+
+    def __init__(self, arch: str) -> None:
+        self.arch = arch
+
+    def __getattr__(self, fact: str) -> NoReturn:
+        if fact.startswith("__"):
+            raise AttributeError(fact)
+        raise UnknownFact(
+            f"the kernel reads self.device.{fact} while it is compiled",
+            hint=f"make {fact} a field of the CompileKey: dispatch may read self.device.{fact}",
+            fact=fact,
+        )
+
+
 class UndeclaredHardwareInfo:
-    """Every question raises ``UnknownFact`` with the name of the fact."""
+    """The compiler's ``HardwareInfo``: every question raises ``UnknownFact`` with the name of the fact."""
 
     def __init__(self, device_id: int = 0) -> None:
         self.device_id = device_id

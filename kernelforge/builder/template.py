@@ -19,8 +19,9 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from kernelforge.builder.child import run_child
+from kernelforge.builder.hardware import KeyOnlyDevice
 from kernelforge.builder.job import Setup
-from kernelforge.contract import JitKernel, kernel_name, symbol_of
+from kernelforge.contract import JitKernel, symbol_of
 from kernelforge.errors import KernelForgeError
 from kernelforge.keys.enumerate import enumerate_keys, import_kernel
 
@@ -46,13 +47,13 @@ def main() -> None:
 
 
 def _enumerate(setup: Setup) -> dict[str, tuple[JitKernel[Any], Any]]:
-    """Symbol -> (kernel bound to a device profile, compile key)."""
+    """Symbol -> (kernel, compile key). The kernel has no device profile any more: its facts are in the key or nowhere."""
     keys: dict[str, tuple[JitKernel[Any], Any]] = {}
     for profile in setup.profiles:
         for request in setup.requests:
-            kernel = import_kernel(request.kernel)(device=profile)
+            kernel = import_kernel(request.kernel)(device=KeyOnlyDevice(profile.arch))
             for key in enumerate_keys(request, profile).keys:
-                keys.setdefault(symbol_of(kernel_name(type(kernel)), key), (kernel, key))
+                keys.setdefault(symbol_of(request.kernel, key), (kernel, key))
     return keys
 
 

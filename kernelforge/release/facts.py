@@ -11,10 +11,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from kernelforge import json_values
 from kernelforge.digest import Digest
 from kernelforge.errors import LockfileError
 
 SCHEMA = "kernelforge.facts/1"
+_DOCUMENT = {"schema": json_values.text, "lock": json_values.text, "keys": json_values.values(json_values.mapping)}
 
 
 def facts_path(lockfile: Path) -> Path:
@@ -31,11 +33,13 @@ def facts_bytes(lock_digest: Digest, facts: Mapping[str, Mapping[str, Any]]) -> 
 def read_facts(path: Path) -> dict[str, dict[str, Any]]:
     """Facts by key digest; empty where there is no companion, ``LockfileError`` where it is no such document."""
     try:
-        document = json.loads(path.read_bytes())
+        document = json_values.members(json_values.parse(path.read_bytes()), _DOCUMENT)
+        if document["schema"] != SCHEMA:
+            raise ValueError(f"its schema is {document['schema']!r}, this version reads {SCHEMA}")
     except FileNotFoundError:
         return {}
-    except ValueError as error:
-        raise LockfileError(f"not JSON: {error}", hint="delete it, it can be made again", where=str(path)) from error
-    if not isinstance(document, dict) or document.get("schema") != SCHEMA:
-        raise LockfileError(f"no document of schema {SCHEMA}", hint="delete it, it can be made again", where=str(path))
-    return dict(document["keys"])
+    except (ValueError, OSError) as error:
+        hint = "delete it, it can be made again"
+        raise LockfileError(f"no build facts: {error}", hint=hint, where=str(path)) from error
+    facts: dict[str, dict[str, Any]] = document["keys"]
+    return facts

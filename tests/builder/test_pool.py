@@ -16,7 +16,7 @@ from tests.builder.compiling import compile_all, requests_of
 
 pytestmark = pytest.mark.slow
 
-_FAULTY = ("Raises", "RaisesWhileTracing", "Aborts", "Exits", "ExitsHard", "Hangs", "AsksDriver")
+_FAULTY = ("Raises", "RaisesWhileTracing", "Aborts", "Exits", "ExitsHard", "Hangs", "AsksDriver", "AsksProfile")
 
 
 @pytest.fixture(scope="module")
@@ -46,6 +46,7 @@ def test_faulty_kernels_fail_and_others_are_built(results: dict) -> None:
         ("ExitsHard", "left no result", ""),
         ("Hangs", "took longer than the limit of 4 s", "SIGALRM"),
         ("AsksDriver", "asks the driver for max_active_clusters", ""),
+        ("AsksProfile", "reads self.device.num_sms while it is compiled", ""),
     ],
 )
 def test_a_failure_says_what_happened(results: dict, name: str, message: str, signal: str) -> None:
@@ -60,6 +61,7 @@ def test_a_failure_says_what_happened(results: dict, name: str, message: str, si
         ("Raises", "kernel_family.py", "raise ValueError"),
         ("RaisesWhileTracing", "kernel_family_device.py", "no_such_attribute"),
         ("AsksDriver", "kernel_family.py", "HardwareInfo()"),
+        ("AsksProfile", "kernel_family.py", "self.device.num_sms"),
     ],
 )
 def test_a_failure_names_the_line_of_the_kernels_source(results: dict, name: str, file: str, code: str) -> None:

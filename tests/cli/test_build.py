@@ -185,7 +185,9 @@ def test_a_failing_kernel_costs_its_own_keys(tmp_path: Path) -> None:
     assert first.totals["built"] == 3
     assert first.totals["failed"] == 2
     assert not (tmp_path / "registry").exists()
-    failures = {entry["kernel"].partition(":")[2]: entry["failure"] for entry in first.report["entries"] if entry["failure"]}
+    failures = {
+        entry["kernel"].partition(":")[2]: entry["failure"] for entry in first.report["entries"] if entry["failure"]
+    }
     assert failures["Aborts"]["signal"] == "SIGABRT"
     assert failures["Raises"]["source"].rpartition("/")[2].startswith("kernel_family.py:")
     assert "tests.kernel_family:Raises" in first.err
