@@ -268,8 +268,8 @@ def _look_up(
     try:
         record = cache.get(key.key_digest)
         check_blob(store, record.outputs["object"])
-    except ObjectMissing as error:
-        return Miss(_why(key, lock, locked, error))
+    except ObjectMissing:
+        return Miss(_why(key, lock, locked))
     except ObjectCorrupt as error:
         return Miss(f"the store's copy is damaged: {error.problem}")
     except StoreError as error:
@@ -281,12 +281,7 @@ def _recorded_hit(record: BuildRecord) -> Hit:
     return Hit(record.outputs["object"], "in the action cache", record.facts, record.seconds)
 
 
-def _why(
-    key: PlannedKey,
-    lock: Lockfile | None,
-    locked: Mapping[tuple[str, Target], LockedEntry],
-    missing: ObjectMissing,
-) -> str:
+def _why(key: PlannedKey, lock: Lockfile | None, locked: Mapping[tuple[str, Target], LockedEntry]) -> str:
     """The part of the preimage that differs from the previous lockfile's, or that there is nothing to compare with."""
     if lock is None:
         return "never built: no record in the store, and no lockfile to compare with"
@@ -294,7 +289,7 @@ def _why(
     if entry is None:
         return _why_new(key, lock)
     if entry.key_digest == key.key_digest:
-        return f"the lockfile has it, this store does not ({missing.where})"
+        return "the lockfile has it, this store does not"
     return "; ".join(differences(lock.preimage_of(entry), key.preimage.to_json()))
 
 

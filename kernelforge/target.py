@@ -62,8 +62,8 @@ def compute_capability(arch: str) -> tuple[int, int]:
 def arch_runs_on(arch: str, capability: tuple[int, int]) -> bool:
     """Whether a cubin for ``arch`` runs on a GPU of this compute capability.
 
-    CUDA's rule: a suffix ``a`` means exactly this capability, ``f`` the same major and at least this minor (the family),
-    no suffix the same major and at least this minor.
+    CUDA's rule: a suffix ``a`` means exactly this capability; ``f`` (the family) and no suffix mean the same major and
+    at least this minor.
     """
     major, minor = compute_capability(arch)
     if arch.endswith("a"):

@@ -8,11 +8,13 @@ is given; of two installed flavours it takes the one it likes best; and one proc
 from __future__ import annotations
 
 import importlib.util
+import shlex
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from kernelforge.builder.host_code import pin_host_processor
 from kernelforge.contract import JitKernel
 from kernelforge.errors import ToolchainError
 from kernelforge.target import Target
@@ -53,21 +55,29 @@ def import_compiler(target: Target) -> None:
 def compile_key(kernel: JitKernel[Any], key: Any, *, entry: str, arch: str, folder: Path) -> Compiled:
     """Compile one key into an object whose callable is named ``entry``. ``folder`` receives the compiler's files.
 
-    ``no_jit_engine`` skips linking the host code into this process: 0.75 to 0.9 of the time, the same bytes.
+    ``no_jit_engine`` skips linking the host code into this process: 0.75 to 0.9 of the time, the same bytes. The host
+    code is for any processor of the target's host, the builder's own does not matter.
     """
-    import cutlass.cute as cute
-    from cutlass.base_dsl.compiler import DumpDir, EnableTVMFFI, GPUArch, KeepCUBIN, KeepPTX
+    from cutlass import cute
 
     arguments = kernel.warmup_inputs(key)
     stream = cute.runtime.make_fake_stream(use_tvm_ffi_env_stream=True)
-    # Image and PTX come back through files that are named by argument types alone: without a folder of its own, a
-    # compile can read the image that another one has just written.
-    ours = (GPUArch(arch), EnableTVMFFI(True), KeepCUBIN(True), KeepPTX(True), DumpDir(str(folder)))
-    theirs = {"options": kernel.compile_options} if kernel.compile_options else {}
-    compiled = cute.compile[ours](kernel.kernel(key), *arguments, stream, no_jit_engine=True, **theirs)
+    options = f"{kernel.compile_options} {_own_options(arch, folder)}"
+    compiled = cute.compile(kernel.kernel(key), *arguments, stream, no_jit_engine=True, options=options)
+    pin_host_processor(compiled)
     path = folder / "kernel.o"
     compiled.export_to_c(str(path), function_name=entry)
     return Compiled(path.read_bytes(), compiled.artifacts.CUBIN, _as_bytes(compiled.artifacts.PTX))
+
+
+def _own_options(arch: str, folder: Path) -> str:
+    """Behind the kernel's own options, so that these cannot change ours.
+
+    As text, because a text of options makes the compiler forget those that it was given as objects. Image and PTX come
+    back through files that are named by argument types alone: without a folder of its own, a compile can read the image
+    that another one has just written.
+    """
+    return shlex.join(["--gpu-arch", arch, "--enable-tvm-ffi", "--keep-cubin", "--keep-ptx", "--dump-dir", str(folder)])
 
 
 def forbid_device_questions() -> None:

@@ -47,7 +47,7 @@ def main() -> None:
 
 
 def _enumerate(setup: Setup) -> dict[str, tuple[JitKernel[Any], Any]]:
-    """Symbol -> (kernel, compile key). The kernel has no device profile any more: its facts are in the key or nowhere."""
+    """Symbol -> (kernel, compile key). The kernel has no profile any more: device facts are in the key or nowhere."""
     keys: dict[str, tuple[JitKernel[Any], Any]] = {}
     for profile in setup.profiles:
         for request in setup.requests:

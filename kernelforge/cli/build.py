@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from kernelforge.builder.build import BuildOptions, BuildResult, build
-from kernelforge.cli.console import print_json, say, say_store_troubles
+from kernelforge.cli.console import say, say_store_troubles
 from kernelforge.cli.deployment import Planned, plan_deployment, read_deployment
 from kernelforge.cli.jobs import default_jobs
 from kernelforge.cli.options import (
@@ -23,6 +23,7 @@ from kernelforge.cli.options import (
 )
 from kernelforge.cli.outcome import Spent, facts_of, lockfile_of, report_of_build
 from kernelforge.cli.progress import Progress
+from kernelforge.cli.show import show_report
 from kernelforge.release.facts import facts_bytes, facts_path
 from kernelforge.release.publish import publish_lockfile, write_file
 from kernelforge.reporting import Outcome, Report
@@ -70,7 +71,7 @@ def command(
     digest = _write_lockfile(planned, result, store, lock) if result.is_complete else ""
     spent = Spent(time.monotonic() - started, store.traffic)
     report = report_of_build(planned.plan, result, spent, lockfile=str(lock), lockfile_digest=digest)
-    _show(report, as_json)
+    show_report(report, as_json=as_json)
     return _exit_code(report)
 
 
@@ -85,15 +86,6 @@ def _write_lockfile(planned: Planned, result: BuildResult, store: PruneStore, pa
     for target, data in documents.items():
         say(f"{'wrote' if write_file(target, data) else 'unchanged:'} {target}")
     return str(lock.digest)
-
-
-def _show(report: Report, as_json: bool) -> None:
-    if as_json:
-        print_json(report.to_json())
-        return
-    from kernelforge.report.table import render_table
-
-    click.echo(render_table(report))
 
 
 def _exit_code(report: Report) -> int:

@@ -15,15 +15,29 @@ import click
 
 from kernelforge import __version__
 from kernelforge.cli.console import say_error
-from kernelforge.errors import KernelForgeError
+from kernelforge.errors import KernelForgeError, ToolchainError
 
-_COMMANDS = ("plan", "build", "verify", "pull", "inspect", "explain", "doctor", "report")
+# What --help says of each: asking the commands themselves would import all of them, and in a pod some cannot be.
+_COMMANDS = {
+    "plan": "Show a manifest's keys: hits, misses and why.",
+    "build": "Build what is missing and write the lockfile.",
+    "verify": "Say whether a lockfile may be served from here.",
+    "pull": "Fetch a lockfile's packs into the local cache.",
+    "inspect": "Show what is inside objects, packs and files.",
+    "explain": "Say why keys exist, miss or differ.",
+    "doctor": "Try what builds and loads need on this machine.",
+    "report": "Show a saved report, or what is locked.",
+}
 EXIT_INTERRUPTED = 130
 
 
 class _LazyGroup(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_COMMANDS)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(_COMMANDS.items()))
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _COMMANDS:
@@ -47,7 +61,7 @@ def cli(verbose: int) -> None:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command and exit with its code."""
     try:
-        code = cli.main(args=arguments, standalone_mode=False)
+        code = cli.main(args=arguments, prog_name="kernelforge", standalone_mode=False)
     except click.exceptions.Exit as end:
         code = end.exit_code
     except click.ClickException as error:
@@ -56,6 +70,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except KernelForgeError as error:
         say_error(error)
         code = error.exit_code
+    except ModuleNotFoundError as error:
+        if not error.name or error.name.partition(".")[0] == "kernelforge":
+            raise
+        missing = ToolchainError(f"{error.name} is not installed", hint="pip install 'kernelforge[build]'")
+        say_error(missing)
+        code = missing.exit_code
     except (KeyboardInterrupt, click.Abort):
         click.echo("interrupted: what was published stays, the same command goes on from there", err=True)
         code = EXIT_INTERRUPTED

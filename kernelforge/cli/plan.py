@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from kernelforge.cli.console import print_json, say_store_troubles
+from kernelforge.cli.console import say_store_troubles
 from kernelforge.cli.deployment import plan_deployment, read_deployment
 from kernelforge.cli.options import (
     domain_option,
@@ -19,6 +19,7 @@ from kernelforge.cli.options import (
     store_option,
 )
 from kernelforge.cli.outcome import Spent, report_of_plan
+from kernelforge.cli.show import show_report
 
 
 @click.command()
@@ -42,12 +43,7 @@ def command(
     lock = lock_path_for(deployment.name, lock_path)
     planned = plan_deployment(deployment, store=store, domain=domain, lock_path=lock)
     report = report_of_plan(planned.plan, Spent(time.monotonic() - started, store.traffic), lockfile=str(lock))
-    if as_json:
-        print_json(report.to_json())
-    else:
-        from kernelforge.report.table import render_table
-
-        click.echo(render_table(report))
+    show_report(report, as_json=as_json)
     if report.store_errors:
         say_store_troubles(report)
         return 3

@@ -10,7 +10,7 @@ import click
 
 from kernelforge.builder.build import BuiltKey
 from kernelforge.cli.console import say
-from kernelforge.plan import Miss, Plan
+from kernelforge.plan import Miss, Plan, StoreTrouble
 from kernelforge.reporting import Outcome
 
 _SECONDS_BETWEEN_LINES = 5.0
@@ -30,7 +30,9 @@ class Progress:
     def __enter__(self) -> Progress:
         for expansion in self._plan.expansions:
             say(f"{expansion.kernel} on {expansion.device}: {expansion.points:,} -> {expansion.keys}")
-        say(f"{self._plan.name}: {len(self._plan.keys)} keys, {self._misses} to compile")
+        unknown = len(self._plan.decided(StoreTrouble))
+        trouble = f", {unknown} that the store gave no answer about" if unknown else ""
+        say(f"{self._plan.name}: {len(self._plan.keys)} keys, {self._misses} to compile{trouble}")
         return self
 
     def __exit__(

@@ -27,7 +27,8 @@ def describe(found: FoundDevice, clusters: dict[int, int], *, name: str, date: s
     values: dict[str, FactValue] = {fact: getattr(found, fact) for fact in (*CONFIRMED_FACTS, "memory_bytes")}
     values["driver_names"] = (found.name,)
     if clusters:
-        values["max_active_clusters"] = {str(size): count for size, count in clusters.items()}
+        # The driver answers 0 for a size that the card cannot run.
+        values["max_active_clusters"] = {str(size): count for size, count in clusters.items() if count}
     facts = {fact: Fact(value, source) for fact, value in values.items()}
     return DeviceProfile(name=name, arch=_native_arch(found.capability), facts=facts)
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from elftools.elf.constants import SH_FLAGS
+from elftools.elf.elffile import ELFFile
 
 from kernelforge.builder.cubin import read_cubin
 from kernelforge.builder.job import CUBIN_FILE, OBJECT_FILE
@@ -26,17 +29,44 @@ key = Copy.CompileKey(width=32, num_sms=132)
 stream = cute.runtime.make_fake_stream(use_tvm_ffi_env_stream=True)
 entry, inputs = Copy.kernel(key), Copy().warmup_inputs(key)
 compiled = cute.compile[GPUArch("sm_90a"), EnableTVMFFI(True)](entry, *inputs, stream)
+if sys.argv[3] == "pinned":
+    from kernelforge.builder.host_code import pin_host_processor
+    pin_host_processor(compiled)
 compiled.export_to_c(sys.argv[1], function_name=sys.argv[2])
 """
+# The instruction that ends every use of AVX's wide registers in compiled code.
+_VZEROUPPER = bytes.fromhex("c5f877")
 
 
 @pytest.mark.slow
 def test_skipping_the_host_jit_gives_the_bytes_of_the_plain_path(tmp_path: Path, h200: DeviceProfile) -> None:
     finished = compile_all(requests_of("Copy"), [h200], tmp_path)["Copy", "sm_90a"]
-    plain = tmp_path / "plain.o"
-    subprocess.run([sys.executable, "-c", _PLAIN, str(plain), finished.job.symbol], check=True, cwd=Path.cwd())
-    assert plain.read_bytes() == (finished.folder / OBJECT_FILE).read_bytes()
-    assert (finished.folder / CUBIN_FILE).read_bytes() in plain.read_bytes()
+    plain = _compile_plainly(tmp_path, finished.job.symbol, "pinned")
+    assert plain == (finished.folder / OBJECT_FILE).read_bytes()
+    assert (finished.folder / CUBIN_FILE).read_bytes() in plain
+
+
+@pytest.mark.slow
+def test_host_code_is_for_every_processor_not_for_the_builders(tmp_path: Path, h200: DeviceProfile) -> None:
+    """By itself the compiler uses AVX on a processor that has it: other bytes on other runners, and an illegal
+    instruction in pods with an older one."""
+    finished = compile_all(requests_of("Copy"), [h200], tmp_path)["Copy", "sm_90a"]
+    assert _VZEROUPPER not in _host_code((finished.folder / OBJECT_FILE).read_bytes())
+    if " avx2 " in Path("/proc/cpuinfo").read_text():
+        assert _VZEROUPPER in _host_code(_compile_plainly(tmp_path, finished.job.symbol, "as it is"))
+
+
+def _compile_plainly(folder: Path, symbol: str, host: str) -> bytes:
+    output = folder / "plain.o"
+    subprocess.run([sys.executable, "-c", _PLAIN, str(output), symbol, host], check=True, cwd=Path.cwd())
+    return output.read_bytes()
+
+
+def _host_code(data: bytes) -> bytes:
+    sections = ELFFile(io.BytesIO(data)).iter_sections()
+    code = b"".join(section.data() for section in sections if section["sh_flags"] & SH_FLAGS.SHF_EXECINSTR)
+    assert code
+    return code
 
 
 @pytest.mark.parametrize("image", [b"", b"no image", b"\x7fELF", b"\x7fELF\x02\x01\x01" + bytes(57)])

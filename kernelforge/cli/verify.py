@@ -1,0 +1,135 @@
+"""``kernelforge verify``: may this lockfile be served from here? Every reason why not, at once.
+
+Runs in a pod's image: without ``--manifest`` it needs the base install only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+
+from kernelforge.cli.console import print_json, say
+from kernelforge.cli.options import json_option, lockfile_argument, opened_store, store_option
+from kernelforge.cli.pod_options import cache_option, pack_cache, pin_option
+from kernelforge.digest import Digest
+from kernelforge.errors import UnsafeCache
+from kernelforge.loader.cache import PackCache
+from kernelforge.loader.trust import LocalFile, read_trusted
+from kernelforge.lockfile import Lockfile
+from kernelforge.release.verify import Finding, verify_closed, verify_pin, verify_stored
+from kernelforge.report.units import count_text
+
+SCHEMA = "kernelforge.verification/1"
+
+
+@click.command()
+@lockfile_argument
+@store_option
+@pin_option
+@cache_option
+@json_option
+@click.option(
+    "--manifest",
+    type=click.Path(path_type=Path),
+    default=None,
+    help="Also check that the lockfile has every key of this manifest, for the kernels' sources as they are here.",
+)
+@click.option("--deep", is_flag=True, help="Read and hash every object and pack, not only ask for the packs' sizes.")
+@click.option("--local", is_flag=True, help="Ask this machine's cache of packs instead of the store.")
+def command(
+    lockfile: Path,
+    store_location: str,
+    pin: str | None,
+    cache_folder: Path | None,
+    as_json: bool,
+    manifest: Path | None,
+    deep: bool,
+    local: bool,
+) -> int:
+    """Say whether LOCKFILE may be served from here.
+
+    'Here' is the store, or with --local this machine's cache. Exit code 0: it may; 1: it may not, and every reason why.
+
+    \b
+    Examples:
+      kernelforge verify registry/releases/qwen3-8b.lock.json --manifest specs/deployments/qwen3-8b.yaml
+      kernelforge verify /etc/kernels/qwen3-8b.lock.json --local --pin sha256:...
+    """
+    pinned = None if pin is None else Digest.parse(pin)
+    trusted = read_trusted(lockfile, LocalFile())
+    # Of a lockfile that is not the pinned one, nothing else is believed, read or asked for.
+    findings = verify_pin(trusted.data, pinned)
+    if not findings:
+        lock = Lockfile.parse(trusted.data, where=trusted.where)
+        findings = _stored_here(lock, pack_cache(cache_folder)) if local else _stored(lock, store_location, deep)
+        findings += _against_manifest(lock, manifest) if manifest else []
+    _show(findings, trusted.digest, trusted.where, as_json)
+    return 1 if findings else 0
+
+
+def _stored(lock: Lockfile, store_location: str, deep: bool) -> list[Finding]:
+    return verify_stored(lock, opened_store(store_location), deep=deep)
+
+
+def _stored_here(lock: Lockfile, cache: PackCache) -> list[Finding]:
+    """Findings for packs that a load without a store would not get. They are always hashed, as a load does."""
+    try:
+        return list(_check_cached(lock, cache))
+    except UnsafeCache as error:
+        return [Finding("unsafe-cache", error.where, f"{error.where}: {error.problem}, {error.hint}")]
+
+
+def _check_cached(lock: Lockfile, cache: PackCache) -> Iterator[Finding]:
+    for device, pack in lock.packs.items():
+        subject, path = f"pack of {device}", cache.path_of(pack.blob.content_digest)
+        try:
+            data = cache.read(pack.blob.content_digest, limit_bytes=pack.blob.content_size_bytes + 1)
+        except FileNotFoundError:
+            yield Finding("missing-blob", subject, f"{subject}: {path} is not there, run 'kernelforge pull'")
+            continue
+        except OSError as error:
+            yield Finding("unreadable-blob", subject, f"{subject}: {path}: {error.strerror}, give this user access")
+            continue
+        if Digest.of(data) != pack.blob.content_digest:
+            yield Finding("corrupt-blob", subject, f"{subject}: {path} has other bytes, run 'kernelforge pull'")
+
+
+def _against_manifest(lock: Lockfile, manifest: Path) -> list[Finding]:
+    """Findings for keys and launch code of the manifest's kernels that the lockfile lacks or has otherwise."""
+    from kernelforge.cli.deployment import read_deployment
+    from kernelforge.cli.wanted_keys import plan_keys
+
+    plan = plan_keys(read_deployment(manifest))
+    wanted = {(device, key.kernel, key.symbol): str(key.key_digest) for key in plan.keys for device in key.devices}
+    findings = verify_closed(lock, wanted)
+    for name, sources in plan.kernels.items():
+        locked = lock.kernels.get(name)
+        if locked is not None and locked.launch_fingerprint != sources.launch.digest:
+            text = f"{name}: dispatch or launch code is not what was locked, so a pod would refuse it: build again"
+            findings.append(Finding("stale-launch-code", name, text))
+    return findings
+
+
+def _show(findings: list[Finding], digest: Digest, where: str, as_json: bool) -> None:
+    if as_json:
+        print_json(_document(findings, digest, where))
+        return
+    for finding in findings:
+        click.echo(f"{finding.kind}: {finding.text}")
+    if findings:
+        say(f"{where}: {count_text(len(findings), 'finding')}, do not serve it from here")
+    else:
+        click.echo(f"{where}: may be served from here ({digest})")
+
+
+def _document(findings: list[Finding], digest: Digest, where: str) -> dict[str, Any]:
+    return {
+        "schema": SCHEMA,
+        "lockfile": {"path": where, "digest": str(digest)},
+        "may_be_served": not findings,
+        "findings": [asdict(finding) for finding in findings],
+    }
