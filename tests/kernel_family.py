@@ -142,7 +142,7 @@ class Untidy(Copy):
     def kernel(compile_key: Any) -> Any:
         from tests.kernel_family_device import CopyDevice
 
-        print("a kernel that prints")
+        print("a kernel that prints")  # noqa: T201
         os.environ["CUTE_DSL_KEEP_PTX"] = "1"
         os.chdir("/")
         return CopyDevice(compile_key.width)
