@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kernelforge.builder.job import CUBIN_FILE, OBJECT_FILE, CompileJob, Finished, Setup
+from kernelforge.builder.job import CUBIN_FILE, OBJECT_FILE, CompileJob, Finished, SentKey, Setup
 from kernelforge.builder.link import Linker, find_linker
 from kernelforge.builder.pool import Pool
 from kernelforge.descriptor import Descriptor
@@ -146,7 +146,15 @@ class _Builder:
 
     def _setup(self, target: Target) -> Setup:
         profiles = tuple(profile for profile, wanted in self._plan.targets.values() if wanted == target)
-        return Setup(target, self._options.sys_path, self._plan.requests, profiles, self._options.limit_seconds)
+        reported = [key for key in self._plan.keys if key.reported and key.target == target]
+        return Setup(
+            target=target,
+            sys_path=self._options.sys_path,
+            requests=self._plan.requests,
+            profiles=profiles,
+            limit_seconds=self._options.limit_seconds,
+            sent_keys=tuple(SentKey(key.kernel, key.compile_key) for key in reported),
+        )
 
     def _publish(self, planned: PlannedKey, finished: Finished) -> BuiltKey:
         assert isinstance(planned.decision, Miss)
@@ -167,9 +175,10 @@ class _Builder:
     def _keep_first(self, planned: PlannedKey, ours: BuildRecord) -> BuildRecord:
         """Another build of the same key came first with other bytes: use those, and say which kind of case it is."""
         first = self._cache.get(planned.key_digest)
-        same_ptx = first.facts.get("ptx_digest") == ours.facts["ptx_digest"]
-        kind = "same PTX, another cubin (ptxas varies)" if same_ptx else "CONFLICT: other PTX from the same key"
-        note = f"{planned.kernel} {planned.symbol}: {kind}; the first object stays, ours is kept as evidence"
+        note = (
+            f"{planned.kernel} {planned.symbol}: {_difference(first, ours)}; "
+            "the first object stays, ours is kept as evidence"
+        )
         logger.warning(note)
         self.notes.append(note)
         return first
@@ -220,6 +229,16 @@ class _Builder:
             self.notes.append(f"CONFLICT: recipe {recipe} linked to other bytes; the first pack stays")
             record = self._cache.get(recipe)
         return _locked_pack(target, linker, recipe, record)
+
+
+def _difference(first: BuildRecord, second: BuildRecord) -> str:
+    """Which part of two different results of one key differs. One ptxas is known to vary; nothing else may."""
+    if first.facts.get("ptx_digest") != second.facts.get("ptx_digest"):
+        return "CONFLICT: other PTX from the same key"
+    images = [record.outputs["cubin"].content_digest for record in (first, second)]
+    if images[0] == images[1]:
+        return "CONFLICT: other host code from the same key"
+    return "same PTX, another cubin (ptxas varies)"
 
 
 def _locked_pack(target: Target, linker: Linker, recipe: Digest, record: BuildRecord) -> LockedPack:

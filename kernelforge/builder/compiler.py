@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from kernelforge.builder.host_code import pin_host_processor
+from kernelforge.builder.preload_code import add_preload
 from kernelforge.contract import JitKernel
 from kernelforge.errors import ToolchainError
 from kernelforge.target import Target
@@ -56,7 +57,8 @@ def compile_key(kernel: JitKernel[Any], key: Any, *, entry: str, arch: str, fold
     """Compile one key into an object whose callable is named ``entry``. ``folder`` receives the compiler's files.
 
     ``no_jit_engine`` skips linking the host code into this process: 0.75 to 0.9 of the time, the same bytes. The host
-    code is for any processor of the target's host, the builder's own does not matter.
+    code is for any processor of the target's host, the builder's own does not matter; beside the callable it has a
+    function that loads the device code and launches nothing.
     """
     from cutlass import cute
 
@@ -64,6 +66,7 @@ def compile_key(kernel: JitKernel[Any], key: Any, *, entry: str, arch: str, fold
     stream = cute.runtime.make_fake_stream(use_tvm_ffi_env_stream=True)
     options = f"{kernel.compile_options} {_own_options(arch, folder)}"
     compiled = cute.compile(kernel.kernel(key), *arguments, stream, no_jit_engine=True, options=options)
+    add_preload(compiled)
     pin_host_processor(compiled)
     path = folder / "kernel.o"
     compiled.export_to_c(str(path), function_name=entry)

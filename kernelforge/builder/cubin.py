@@ -42,16 +42,19 @@ class CubinFacts:
 def read_cubin(image: bytes) -> CubinFacts:
     """Facts of a device image; raises ``ToolchainError`` when it is none or does not say what made it."""
     from elftools.common.exceptions import ELFError
-    from elftools.elf.elffile import ELFFile
 
     try:
-        elf = ELFFile(io.BytesIO(image))
-        sections = {
-            section.name: section.data() for section in elf.iter_sections() if section["sh_type"] != "SHT_NOBITS"
-        }
-        shared = [section["sh_size"] for section in elf.iter_sections() if _is_kernel_shared(section.name)]
-    except (ELFError, struct.error) as error:
+        return _read(image)
+    except (ELFError, OverflowError, ValueError, struct.error) as error:  # what a damaged image may raise
         raise _unreadable(f"not an ELF image ({error})") from error
+
+
+def _read(image: bytes) -> CubinFacts:
+    from elftools.elf.elffile import ELFFile
+
+    elf = ELFFile(io.BytesIO(image))
+    sections = {section.name: section.data() for section in elf.iter_sections() if section["sh_type"] != "SHT_NOBITS"}
+    shared = [section["sh_size"] for section in elf.iter_sections() if _is_kernel_shared(section.name)]
     arch, ptxas = _tool(sections.get(".note.nv.tkinfo", b""), elf.header["e_flags"])
     attributes = list(_attributes(sections.get(".nv.info", b"")))
     return CubinFacts(

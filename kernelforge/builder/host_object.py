@@ -30,15 +30,20 @@ def library_symbols(data: bytes) -> Symbols:
 
 def _symbols(data: bytes, table: str) -> Symbols:
     from elftools.common.exceptions import ELFError
-    from elftools.elf.elffile import ELFFile
 
     try:
-        section = ELFFile(io.BytesIO(data)).get_section_by_name(table)
-    except ELFError as error:
-        raise ToolchainError(
-            f"not an ELF file ({error})", hint="the compiler or linker wrote a damaged file"
-        ) from error
-    if section is None:
+        return _read(data, table)
+    except (ELFError, OverflowError, ValueError) as error:  # what a damaged file may raise
+        hint = "the compiler or linker wrote a damaged file"
+        raise ToolchainError(f"not an ELF file ({error})", hint=hint) from error
+
+
+def _read(data: bytes, table: str) -> Symbols:
+    from elftools.elf.elffile import ELFFile
+    from elftools.elf.sections import SymbolTableSection
+
+    section = ELFFile(io.BytesIO(data)).get_section_by_name(table)
+    if not isinstance(section, SymbolTableSection):
         raise ToolchainError(f"the file has no {table}", hint="the compiler or linker wrote an incomplete file")
     entries, undefined = set(), set()
     for symbol in section.iter_symbols():

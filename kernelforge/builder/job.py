@@ -1,7 +1,8 @@
 """What travels between a build and its compiling processes: plain JSON, never pickled objects.
 
 A compile key is not sent but found again: the template enumerates the same requests as the planner and looks a key up
-by its symbol, so that any value that can be encoded can be a field. Standard library and leaves only.
+by its symbol, so that any value that can be encoded can be a field. Keys that no request leads to (pods reported them)
+are sent in their JSON form. Standard library and leaves only.
 """
 
 from __future__ import annotations
@@ -23,6 +24,14 @@ CUBIN_FILE = "image.cubin"
 
 
 @dataclass(frozen=True)
+class SentKey:
+    """A compile key in its JSON form, for a kernel that can rebuild it."""
+
+    kernel: str
+    compile_key: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
 class Setup:
     """The first message to a template: for which target, from which sources, within which limits."""
 
@@ -31,6 +40,7 @@ class Setup:
     requests: tuple[KernelRequest, ...]
     profiles: tuple[DeviceProfile, ...]
     limit_seconds: float
+    sent_keys: tuple[SentKey, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON; ``from_json`` is its inverse."""
@@ -40,6 +50,7 @@ class Setup:
             "requests": [request.to_json() for request in self.requests],
             "profiles": [profile.to_json() for profile in self.profiles],
             "limit_seconds": self.limit_seconds,
+            "sent_keys": [{"kernel": key.kernel, "compile_key": dict(key.compile_key)} for key in self.sent_keys],
         }
 
     @classmethod
@@ -51,6 +62,7 @@ class Setup:
             requests=tuple(KernelRequest.from_json(request) for request in data["requests"]),
             profiles=tuple(DeviceProfile.from_json(profile) for profile in data["profiles"]),
             limit_seconds=data["limit_seconds"],
+            sent_keys=tuple(SentKey(**key) for key in data["sent_keys"]),
         )
 
 

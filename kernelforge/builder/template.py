@@ -24,6 +24,7 @@ from kernelforge.builder.job import Setup
 from kernelforge.contract import JitKernel, symbol_of
 from kernelforge.errors import KernelForgeError
 from kernelforge.keys.enumerate import enumerate_keys, import_kernel
+from kernelforge.keys.rebuild import rebuild_key
 
 _NOT_FOUND_AGAIN = "the key was not enumerated again: dispatch must depend on its arguments and the device alone"
 
@@ -54,6 +55,10 @@ def _enumerate(setup: Setup) -> dict[str, tuple[JitKernel[Any], Any]]:
             kernel = import_kernel(request.kernel)(device=KeyOnlyDevice(profile.arch))
             for key in enumerate_keys(request, profile).keys:
                 keys.setdefault(symbol_of(request.kernel, key), (kernel, key))
+    for sent in setup.sent_keys:
+        key = rebuild_key(sent.kernel, sent.compile_key)
+        kernel = import_kernel(sent.kernel)(device=KeyOnlyDevice(setup.target.arch))
+        keys.setdefault(symbol_of(sent.kernel, key), (kernel, key))
     return keys
 
 

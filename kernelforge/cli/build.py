@@ -18,6 +18,7 @@ from kernelforge.cli.options import (
     lock_option,
     lock_path_for,
     manifest_argument,
+    misses_option,
     opened_store,
     store_option,
 )
@@ -35,6 +36,7 @@ from kernelforge.store.interface import PruneStore
 @store_option
 @domain_option
 @lock_option
+@misses_option
 @json_option
 @click.option("--jobs", type=click.IntRange(min=1), default=None, help="Compiles at a time.  [default: usable cores]")
 @click.option(
@@ -49,6 +51,7 @@ def command(
     store_location: str,
     domain: str,
     lock_path: Path | None,
+    misses: tuple[Path, ...],
     as_json: bool,
     jobs: int | None,
     limit_seconds: float,
@@ -62,7 +65,7 @@ def command(
     store = opened_store(store_location)
     deployment = read_deployment(manifest)
     lock = lock_path_for(deployment.name, lock_path)
-    planned = plan_deployment(deployment, store=store, domain=domain, lock_path=lock)
+    planned = plan_deployment(deployment, store=store, domain=domain, lock_path=lock, misses=misses)
     options = BuildOptions(workers=jobs or default_jobs(), limit_seconds=limit_seconds, sys_path=tuple(sys.path))
     with Progress(planned.plan) as progress:
         result = build(

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from kernelforge.errors import InputError
 from kernelforge.lockfile import Lockfile
 from kernelforge.manifest import Deployment, load_manifest
+from kernelforge.misses import Misses, merged
 from kernelforge.plan import Plan, make_plan
 from kernelforge.release.facts import facts_path, read_facts
 from kernelforge.store.interface import PruneStore
@@ -24,8 +27,10 @@ class Planned:
     recorded: dict[str, dict[str, Any]]
 
 
-def plan_deployment(deployment: Deployment, *, store: PruneStore, domain: str, lock_path: Path) -> Planned:
-    """Compare a deployment with its previous lockfile and the store."""
+def plan_deployment(
+    deployment: Deployment, *, store: PruneStore, domain: str, lock_path: Path, misses: Sequence[Path] = ()
+) -> Planned:
+    """Compare a deployment, and the keys that pods reported in the files ``misses``, with lockfile and store."""
     lock = read_lock_if_any(lock_path)
     recorded = read_facts(facts_path(lock_path))
     plan = make_plan(
@@ -36,8 +41,18 @@ def plan_deployment(deployment: Deployment, *, store: PruneStore, domain: str, l
         domain=domain,
         lock=lock,
         recorded=recorded,
+        missed=merged(_read_misses(path) for path in misses),
     )
     return Planned(deployment, plan, lock, recorded)
+
+
+def _read_misses(path: Path) -> Misses:
+    try:
+        return Misses.parse(path.read_bytes(), where=str(path))
+    except OSError as error:
+        raise InputError(
+            f"the misses document cannot be read: {error.strerror or error}", hint="check the path", where=str(path)
+        ) from error
 
 
 def read_deployment(manifest: Path) -> Deployment:

@@ -15,7 +15,7 @@ from importlib import metadata
 from pathlib import Path
 
 from kernelforge.builder.compiler import ARCH_VARIABLE
-from kernelforge.builder.link import find_linker
+from kernelforge.builder.link import cuda_stub, find_linker
 from kernelforge.cli.doctor_check import Check, Status
 from kernelforge.errors import KernelForgeError, ToolchainError
 from kernelforge.keys.toolchain import CALL_INTERFACE, COMPILER, installed_toolchain
@@ -33,14 +33,18 @@ from kernelforge.builder.compiler import import_compiler
 from kernelforge.target import Target
 import_compiler(Target({_ARCH!r}))
 """
+# Packs need the CUDA runtime, which a machine that only builds has not: the linker's stub has the names.
 _OPEN_AND_CALL = """
-import sys
+import ctypes, sys
 import tvm_ffi
+ctypes.CDLL(sys.argv[2], ctypes.RTLD_GLOBAL)
 tvm_ffi.load_module(sys.argv[1])["doctor"]()
 """
-# The least that a pack can hold: one callable in tvm-ffi's convention, which does nothing and says that it went well.
+# The least that a pack can hold: one callable in tvm-ffi's convention, which does nothing and says that it went well,
+# and what preloads its device code, of which there is none.
 _OBJECT_SOURCE = """
 int __tvm_ffi_doctor(void *self, const void *arguments, int count, void *result) { return 0; }
+int __cute_internal_doctor_preload(int device, void **library) { return 0; }
 """
 
 
@@ -94,7 +98,7 @@ def _check_call_interface(folder: Path) -> Check:
     library = _library(folder)
     code, done = (_OPEN_AND_CALL, "opened and called a library") if library.exists() else ("import tvm_ffi", "imported")
     try:
-        _run_python(code, [str(library)], folder)
+        _run_python(code, [str(library), str(cuda_stub(folder, Target(_ARCH)))], folder)
     except ToolchainError as error:
         return Check.failed(name, error)
     return Check(name, Status.OK, f"{CALL_INTERFACE} {metadata.version(CALL_INTERFACE)}, {done}")

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kernelforge.builder.host_object import ENTRY_PREFIX
+from kernelforge.builder.preload_code import PRELOAD_ENTRY
 from kernelforge.errors import InputError, ToolchainError
 
 _MAGIC = b"\x7fELF\x02\x01"  # 64 bits, little endian
@@ -41,7 +42,8 @@ class ElfFile:
     @property
     def entries(self) -> tuple[str, ...]:
         """Symbols of kernels, as lockfiles spell them."""
-        return tuple(name.removeprefix(ENTRY_PREFIX) for name in self.exported if name.startswith(ENTRY_PREFIX))
+        names = (name.removeprefix(ENTRY_PREFIX) for name in self.exported if name.startswith(ENTRY_PREFIX))
+        return tuple(name for name in names if name != PRELOAD_ENTRY)
 
 
 def read_elf(data: bytes, *, where: str) -> ElfFile:

@@ -48,6 +48,14 @@ lock_option: Decorator = click.option(
     help="The lockfile.  [default: registry/releases/<name>.lock.json]",
 )
 
+misses_option: Decorator = click.option(
+    "--misses",
+    type=click.Path(path_type=Path, dir_okay=False),
+    multiple=True,
+    help="Add the keys that pods had to compile, from a document that they wrote. May be given several times. A build "
+    "without it drops them again, unless the manifest asks for them by then.",
+)
+
 
 def opened_store(location: str) -> PruneStore:
     """The store at ``location``; a relative folder is under the working folder."""

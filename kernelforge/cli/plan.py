@@ -15,6 +15,7 @@ from kernelforge.cli.options import (
     lock_option,
     lock_path_for,
     manifest_argument,
+    misses_option,
     opened_store,
     store_option,
 )
@@ -27,6 +28,7 @@ from kernelforge.cli.show import show_report
 @store_option
 @domain_option
 @lock_option
+@misses_option
 @json_option
 @click.option(
     "--fail-on",
@@ -34,14 +36,20 @@ from kernelforge.cli.show import show_report
     help="Exit with 1 if a key would have to be compiled.",
 )
 def command(
-    manifest: Path, store_location: str, domain: str, lock_path: Path | None, as_json: bool, fail_on: str | None
+    manifest: Path,
+    store_location: str,
+    domain: str,
+    lock_path: Path | None,
+    misses: tuple[Path, ...],
+    as_json: bool,
+    fail_on: str | None,
 ) -> int:
     """Show the keys of MANIFEST: hits, misses and the reason for each. Compiles and writes nothing."""
     started = time.monotonic()
     store = opened_store(store_location)
     deployment = read_deployment(manifest)
     lock = lock_path_for(deployment.name, lock_path)
-    planned = plan_deployment(deployment, store=store, domain=domain, lock_path=lock)
+    planned = plan_deployment(deployment, store=store, domain=domain, lock_path=lock, misses=misses)
     report = report_of_plan(planned.plan, Spent(time.monotonic() - started, store.traffic), lockfile=str(lock))
     show_report(report, as_json=as_json)
     if report.store_errors:

@@ -12,8 +12,8 @@ import click
 
 from kernelforge.cli.console import print_json
 from kernelforge.cli.options import json_option, lockfile_argument, opened_store, store_option
-from kernelforge.cli.pod_options import cache_option, pack_cache, pin_option
-from kernelforge.errors import InputError, StoreFull, UsageError
+from kernelforge.cli.pod_options import cache_option, device_option, only_for, pack_cache, pin_option
+from kernelforge.errors import StoreFull, UsageError
 from kernelforge.loader.cache import PackCache
 from kernelforge.loader.pack import FoundPack, Places, find_pack
 from kernelforge.loader.stats import StepClock
@@ -30,13 +30,7 @@ SCHEMA = "kernelforge.pull/1"
 @cache_option
 @json_option
 @click.option("--trust-file", is_flag=True, help="Trust LOCKFILE as it is: whoever can write it decides what pods run.")
-@click.option(
-    "--device",
-    "devices",
-    metavar="PROFILE",
-    multiple=True,
-    help="Only the pack of this device profile; may be given several times.  [default: all]",
-)
+@device_option
 def command(
     lockfile: Path,
     store_location: str,
@@ -60,7 +54,7 @@ def command(
     cache = pack_cache(cache_folder)
     store = opened_store(store_location)
     places = Places(path=None, cache=cache, cache_setting="", open_store=lambda: store)
-    pulled = {device: _pull(pack, places, cache) for device, pack in _chosen(lock, devices).items()}
+    pulled = {device: _pull(pack, places, cache) for device, pack in only_for(lock, devices).packs.items()}
     document = {
         "schema": SCHEMA,
         "lockfile": {"path": trusted.where, "digest": str(trusted.digest)},
@@ -71,7 +65,7 @@ def command(
         return 0
     for device, found in pulled.items():
         how = "was there" if found.source == "cache" else "fetched"
-        click.echo(f"{device}: {how}, {len(found.data):,} bytes, {found.file}")
+        click.echo(f"{device}: {how}, {len(found.data):,} bytes, {found.kept_at}")
     return 0
 
 
@@ -88,22 +82,14 @@ def _trust(pin: str | None, trust_file: bool) -> Trust:
     )
 
 
-def _chosen(lock: Lockfile, devices: tuple[str, ...]) -> dict[str, LockedPack]:
-    unknown = sorted(set(devices) - set(lock.packs))
-    if unknown:
-        known = ", ".join(sorted(lock.packs))
-        raise InputError(f"the lockfile has no pack for {', '.join(unknown)}", hint=f"it has: {known}")
-    return {device: lock.packs[device] for device in sorted(devices or lock.packs)}
-
-
 def _pull(pack: LockedPack, places: Places, cache: PackCache) -> FoundPack:
     """A pack that is in the cache now; a load may do without a file, a pull that leaves none has failed."""
     found = find_pack(pack.blob, places, StepClock())
-    if found.file is None:
+    if found.kept_at is None:
         folder = cache.path_of(pack.blob.content_digest).parent
         raise StoreFull("the cache cannot be written", hint="give another --cache", where=str(folder))
     return found
 
 
 def _pack_json(found: FoundPack) -> dict[str, Any]:
-    return {"source": found.source, "size_bytes": len(found.data), "path": str(found.file)}
+    return {"source": found.source, "size_bytes": len(found.data), "path": str(found.kept_at)}

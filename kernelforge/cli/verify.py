@@ -5,7 +5,6 @@ Runs in a pod's image: without ``--manifest`` it needs the base install only.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -14,16 +13,23 @@ import click
 
 from kernelforge.cli.console import print_json, say
 from kernelforge.cli.options import json_option, lockfile_argument, opened_store, store_option
-from kernelforge.cli.pod_options import cache_option, pack_cache, pin_option
+from kernelforge.cli.pod_options import cache_option, device_option, only_for, pin_option, pod_places
 from kernelforge.digest import Digest
-from kernelforge.errors import UnsafeCache
-from kernelforge.loader.cache import PackCache
+from kernelforge.errors import KernelForgeError, ObjectCorrupt, ObjectMissing, PackCorrupt, UnsafeCache
+from kernelforge.loader.pack import Places, find_pack
+from kernelforge.loader.stats import StepClock
 from kernelforge.loader.trust import LocalFile, read_trusted
 from kernelforge.lockfile import Lockfile
 from kernelforge.release.verify import Finding, verify_closed, verify_pin, verify_stored
 from kernelforge.report.units import count_text
 
 SCHEMA = "kernelforge.verification/1"
+
+_LOCAL_FINDINGS: dict[type[KernelForgeError], str] = {
+    ObjectMissing: "missing-blob",
+    ObjectCorrupt: "corrupt-blob",
+    PackCorrupt: "corrupt-blob",
+}
 
 
 @click.command()
@@ -39,7 +45,8 @@ SCHEMA = "kernelforge.verification/1"
     help="Also check that the lockfile has every key of this manifest, for the kernels' sources as they are here.",
 )
 @click.option("--deep", is_flag=True, help="Read and hash every object and pack, not only ask for the packs' sizes.")
-@click.option("--local", is_flag=True, help="Ask this machine's cache of packs instead of the store.")
+@click.option("--local", is_flag=True, help="Ask this machine's read-only mounts and cache of packs, and no store.")
+@device_option
 def command(
     lockfile: Path,
     store_location: str,
@@ -49,15 +56,17 @@ def command(
     manifest: Path | None,
     deep: bool,
     local: bool,
+    devices: tuple[str, ...],
 ) -> int:
     """Say whether LOCKFILE may be served from here.
 
-    'Here' is the store, or with --local this machine's cache. Exit code 0: it may; 1: it may not, and every reason why.
+    'Here' is the store, or with --local what a pod has without one: the folders in KERNELFORGE_MOUNTS and the cache.
+    Exit code 0: it may; 1: it may not, and every reason why.
 
     \b
     Examples:
       kernelforge verify registry/releases/qwen3-8b.lock.json --manifest specs/deployments/qwen3-8b.yaml
-      kernelforge verify /etc/kernels/qwen3-8b.lock.json --local --pin sha256:...
+      kernelforge verify /etc/kernels/qwen3-8b.lock.json --local --pin sha256:... --device h200-sxm
     """
     pinned = None if pin is None else Digest.parse(pin)
     trusted = read_trusted(lockfile, LocalFile())
@@ -65,7 +74,8 @@ def command(
     findings = verify_pin(trusted.data, pinned)
     if not findings:
         lock = Lockfile.parse(trusted.data, where=trusted.where)
-        findings = _stored_here(lock, pack_cache(cache_folder)) if local else _stored(lock, store_location, deep)
+        served = only_for(lock, devices)
+        findings = _stored_here(served, pod_places(cache_folder)) if local else _stored(served, store_location, deep)
         findings += _against_manifest(lock, manifest) if manifest else []
     _show(findings, trusted.digest, trusted.where, as_json)
     return 1 if findings else 0
@@ -75,27 +85,21 @@ def _stored(lock: Lockfile, store_location: str, deep: bool) -> list[Finding]:
     return verify_stored(lock, opened_store(store_location), deep=deep)
 
 
-def _stored_here(lock: Lockfile, cache: PackCache) -> list[Finding]:
-    """Findings for packs that a load without a store would not get. They are always hashed, as a load does."""
-    try:
-        return list(_check_cached(lock, cache))
-    except UnsafeCache as error:
-        return [Finding("unsafe-cache", error.where, f"{error.where}: {error.problem}, {error.hint}")]
-
-
-def _check_cached(lock: Lockfile, cache: PackCache) -> Iterator[Finding]:
+def _stored_here(lock: Lockfile, places: Places) -> list[Finding]:
+    """Findings for packs that a load without a store would not get: it is asked itself, up to opening them."""
+    findings = []
     for device, pack in lock.packs.items():
-        subject, path = f"pack of {device}", cache.path_of(pack.blob.content_digest)
+        subject = f"pack of {device}"
         try:
-            data = cache.read(pack.blob.content_digest, limit_bytes=pack.blob.content_size_bytes + 1)
-        except FileNotFoundError:
-            yield Finding("missing-blob", subject, f"{subject}: {path} is not there, run 'kernelforge pull'")
-            continue
-        except OSError as error:
-            yield Finding("unreadable-blob", subject, f"{subject}: {path}: {error.strerror}, give this user access")
-            continue
-        if Digest.of(data) != pack.blob.content_digest:
-            yield Finding("corrupt-blob", subject, f"{subject}: {path} has other bytes, run 'kernelforge pull'")
+            find_pack(pack.blob, places, StepClock())
+        except UnsafeCache as error:
+            return [Finding("unsafe-cache", error.where, str(error))]
+        except KernelForgeError as error:
+            kind = next(
+                (kind for type_, kind in _LOCAL_FINDINGS.items() if isinstance(error, type_)), "unreadable-blob"
+            )
+            findings.append(Finding(kind, subject, f"{subject}: {error}"))
+    return findings
 
 
 def _against_manifest(lock: Lockfile, manifest: Path) -> list[Finding]:

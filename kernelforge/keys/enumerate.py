@@ -121,7 +121,7 @@ def _check_arguments(kernel: str, kernel_class: type[JitKernel[Any]], arguments:
 def _distinct(kernel: str, kernel_class: type[JitKernel[Any]], keys: Iterable[Any]) -> tuple[Any, ...]:
     distinct: dict[bytes, Any] = {}
     for key in keys:
-        _check_key(kernel, kernel_class, key)
+        check_key(kernel, kernel_class, key)
         distinct.setdefault(encode(key, where=f"{kernel}.CompileKey"), key)
     if not distinct:
         raise ContractError(
@@ -130,7 +130,8 @@ def _distinct(kernel: str, kernel_class: type[JitKernel[Any]], keys: Iterable[An
     return tuple(distinct.values())
 
 
-def _check_key(kernel: str, kernel_class: type[JitKernel[Any]], key: Any) -> None:
+def check_key(kernel: str, kernel_class: type[JitKernel[Any]], key: Any) -> None:
+    """Raise ``ContractError`` unless ``key`` is a frozen ``CompileKey`` of the class, its fields as declared."""
     where = f"{kernel}.CompileKey"
     key_class: Any = getattr(kernel_class, "CompileKey", None)
     parameters = getattr(key_class, "__dataclass_params__", None)

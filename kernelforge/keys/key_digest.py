@@ -22,7 +22,7 @@ from kernelforge.target import Target
 
 # Raise it when the digested bytes change for an unchanged kernel, and when the builder compiles differently (options
 # of its own, appended arguments). Golden vectors in tests/keys fail when that is forgotten.
-KEY_SCHEMA_VERSION = 1
+KEY_SCHEMA_VERSION = 2
 # How an object is called. In the key, because an object of another convention would load and then fail.
 ABI = "tvm-ffi"
 
