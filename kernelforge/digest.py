@@ -8,8 +8,12 @@ from __future__ import annotations
 import hashlib
 import re
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from kernelforge.errors import InputError
+
+if TYPE_CHECKING:
+    import mmap
 
 _TEXT = re.compile(r"sha256:([0-9a-f]{64})")
 
@@ -21,7 +25,7 @@ class Digest:
     hex: str
 
     @classmethod
-    def of(cls, data: bytes) -> Digest:
+    def of(cls, data: bytes | mmap.mmap) -> Digest:
         """Digest of ``data``."""
         return cls(hashlib.sha256(data).hexdigest())
 

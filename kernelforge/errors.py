@@ -11,7 +11,7 @@ knows no other module, so that each room can raise its own kind without importin
                             FormatUnknown
       ToolchainError
       LoadError             UntrustedLockfile  DeviceMismatch  KernelMissing  LaunchCodeDiffers  RuntimeUnfit
-                            PackCorrupt  UnsafeCache  CallRefused
+                            PackCorrupt  UnsafeCache  CallRefused  LoadedBeforeFork
 """
 
 from __future__ import annotations
@@ -186,3 +186,7 @@ class UnsafeCache(LoadError):
 
 class CallRefused(LoadError):
     """The arguments of a call are not those that the kernel was compiled for; nothing was launched."""
+
+
+class LoadedBeforeFork(LoadError):
+    """The kernels belong to the parent of this process, and CUDA does not survive a fork; nothing was launched."""

@@ -1,8 +1,8 @@
-"""A dictionary from compile keys to values in which ``1``, ``1.0`` and ``True`` are three keys.
+"""Dictionaries in which ``1``, ``1.0`` and ``True`` are three keys, and ``0.0`` and ``-0.0`` are two.
 
 A look-up happens at every kernel call and for every point of an expansion, where the canonical bytes (34 us for a key
 of 8 fields) cost more than the call itself (5 us) or than ``dispatch``. So keys are found by their fields' values and
-exact types (0.9 us), and only where these decide as surely as the canonical bytes do. Knows nothing of kernels.
+exact types (0.6 us), and only where these decide as surely as the canonical bytes do. Knows nothing of kernels.
 """
 
 from __future__ import annotations
@@ -22,38 +22,56 @@ ValueT = TypeVar("ValueT")
 _EXACT = (bool, int, float, str, bytes, type(None))
 
 
+class ExactMemo(Generic[ValueT]):
+    """What was added for tuples of values. One with ``size_limit`` entries is emptied before the next."""
+
+    def __init__(self, size_limit: int | None = None) -> None:
+        self._size_limit = size_limit
+        self._found: dict[tuple[Any, ...], tuple[ValueT, tuple[int, ...]]] = {}
+
+    def get(self, values: tuple[Any, ...]) -> ValueT | None:
+        """What was added for this tuple, or None."""
+        try:
+            found = self._found.get((values, tuple(map(type, values))))
+        except TypeError:  # a value that cannot be hashed, such as a list
+            return None
+        if found is None:
+            return None
+        for index in found[1]:
+            if math.copysign(1.0, values[index]) < 0:
+                return None
+        return found[0]
+
+    def add(self, values: tuple[Any, ...], value: ValueT) -> bool:
+        """Remember ``value``; False if ``values`` cannot be told from others by what is kept, so that nothing is."""
+        zeros = tuple(index for index, each in enumerate(values) if type(each) is float and each == 0)
+        if not all(map(_is_exact, values)) or any(math.copysign(1.0, values[index]) < 0 for index in zeros):
+            return False
+        if self._size_limit is not None and len(self._found) >= self._size_limit:
+            self._found.clear()
+        self._found[values, tuple(map(type, values))] = value, zeros
+        return True
+
+
 class KeyMemo(Generic[ValueT]):
     """Values by compile keys of one key class."""
 
     def __init__(self, key_class: type) -> None:
         self._where = key_class.__qualname__
         self._fields = _field_reader(key_class)
-        self._by_fields: dict[tuple[Any, ...], tuple[ValueT, tuple[int, ...]]] = {}
+        self._by_fields: ExactMemo[ValueT] = ExactMemo()
         self._by_bytes: dict[bytes, ValueT] = {}
 
     def get(self, key: Any) -> ValueT | None:
         """The value that was added for this key, or None."""
-        fields = self._fields(key)
-        try:
-            found = self._by_fields.get((fields, tuple(map(type, fields))))
-        except TypeError:  # a field that cannot be hashed, such as a list
-            found = None
-        if found is not None:
-            value, zeros = found
-            for index in zeros:
-                if math.copysign(1.0, fields[index]) < 0:
-                    break
-            else:
-                return value
-        return self._by_bytes.get(encode(key, where=self._where)) if self._by_bytes else None
+        found = self._by_fields.get(self._fields(key))
+        if found is not None or not self._by_bytes:
+            return found
+        return self._by_bytes.get(encode(key, where=self._where))
 
     def add(self, key: Any, value: ValueT) -> None:
         """Remember ``value`` for ``key``; ``EncodingError`` if it can only be told apart by bytes that it lacks."""
-        fields = self._fields(key)
-        zeros = tuple(index for index, field in enumerate(fields) if type(field) is float and field == 0)
-        if all(map(_is_exact, fields)) and not any(math.copysign(1.0, fields[index]) < 0 for index in zeros):
-            self._by_fields[fields, tuple(map(type, fields))] = value, zeros
-        else:
+        if not self._by_fields.add(self._fields(key), value):
             self._by_bytes[encode(key, where=self._where)] = value
 
 

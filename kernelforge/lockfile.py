@@ -9,8 +9,8 @@ reads them.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from kernelforge import json_values
@@ -18,6 +18,7 @@ from kernelforge.descriptor import Descriptor
 from kernelforge.device import DeviceProfile
 from kernelforge.digest import Digest
 from kernelforge.errors import LockfileError
+from kernelforge.lockfile_text import DeferredEntries, SplitText
 from kernelforge.target import Target
 
 SCHEMA = "kernelforge.lock/1"
@@ -81,7 +82,7 @@ class Lockfile:
     toolchains: Mapping[str, Mapping[str, str]]
     devices: Mapping[str, DeviceProfile]
     kernels: Mapping[str, LockedKernel]
-    entries: tuple[LockedEntry, ...]
+    entries: Sequence[LockedEntry]
     packs: Mapping[str, LockedPack]
 
     @property
@@ -118,13 +119,32 @@ class Lockfile:
             lock = cls(**json_values.members(document, _LOCKFILE))
             _check_consistent(lock)
         except ValueError as error:
-            hint = "take it from the build that wrote it, or build it again; do not edit it by hand"
-            raise LockfileError(f"not a lockfile of ours: {error}", hint=hint, where=where) from error
+            raise _not_ours(str(error), where) from error
         return lock
+
+    @classmethod
+    def parse_pinned(cls, data: bytes, *, where: str = "lockfile") -> Lockfile:
+        """``parse`` for bytes whose digest was pinned: the entries are read and checked when they are first needed.
+
+        Everything else is read and checked now. Bytes in another layout than that of ``to_bytes`` are parsed whole.
+        """
+        text = SplitText.of(data)
+        lock = cls.parse(data if text is None else text.rest, where=where)
+        if text is None or lock.entries:  # entries in two places: the layout misled us
+            return lock if text is None else cls.parse(data, where=where)
+        return replace(lock, entries=DeferredEntries(text, lambda: tuple(cls.parse(data, where=where).entries)))
 
     def entries_for(self, device: str) -> tuple[LockedEntry, ...]:
         """The entries that the pack of this device profile holds."""
         return tuple(entry for entry in self.entries if device in entry.devices)
+
+    def kernels_by_symbol(self, device: str) -> dict[str, str]:
+        """Symbol -> kernel of the entries that the pack of this device profile holds; reads none of them if it can."""
+        if isinstance(self.entries, DeferredEntries):
+            found = self.entries.kernels_by_symbol(device)
+            if found is not None:
+                return found
+        return {entry.symbol: entry.kernel for entry in self.entries_for(device)}
 
     def preimage_of(self, entry: LockedEntry) -> dict[str, Any]:
         """What is known of an entry's key preimage, in its JSON form: put together again from what keys share."""
@@ -139,6 +159,11 @@ class Lockfile:
             "contract": self.contract,
             "toolchain": dict(self.toolchains.get(entry.target.cuda, {})),
         }
+
+
+def _not_ours(problem: str, where: str) -> LockfileError:
+    hint = "take it from the build that wrote it, or build it again; do not edit it by hand"
+    return LockfileError(f"not a lockfile of ours: {problem}", hint=hint, where=where)
 
 
 def _entry_order(entry: LockedEntry) -> tuple[str, str, str]:

@@ -55,7 +55,7 @@ def check_arch(arch: object) -> str:
 @functools.lru_cache
 def compute_capability(arch: str) -> tuple[int, int]:
     """``sm_90a`` -> ``(9, 0)``: the last digit is the minor version."""
-    number = re.sub(r"[^0-9]", "", check_arch(arch))
+    number = "".join(filter(str.isdigit, check_arch(arch)))
     return int(number[:-1]), int(number[-1])
 
 

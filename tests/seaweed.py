@@ -70,7 +70,7 @@ def seaweed_server() -> Iterator[SeaweedServer]:
 @contextlib.contextmanager
 def run_seaweed() -> Iterator[SeaweedServer]:
     """A server of the caller's own, for tests that stop or kill it."""
-    ports = _free_ports(6)
+    ports = free_ports(6)
     with tempfile.TemporaryDirectory(prefix="weed-") as name:
         folder = Path(name)
         write_certificate(folder)
@@ -126,7 +126,7 @@ def _identity(name: str) -> dict[str, object]:
     return {"name": name, "credentials": credentials, "actions": _IDENTITIES[name]}
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
     """Ports that are free, as are those 10,000 above them, where the server listens too; below the ephemeral range."""
     candidates = random.sample(range(11_000, 22_000), 100)
     return [port for port in candidates if _is_free(port) and _is_free(port + 10_000)][:count]

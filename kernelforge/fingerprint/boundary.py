@@ -108,9 +108,14 @@ def _owners(folder: Path, root: str, recorded: str) -> set[str]:
     likely = re.compile(rf"{re.sub(r'[-_.]+', '[-_.]+', root)}-", re.IGNORECASE)
     for info in sorted(folder.glob("*.dist-info"), key=lambda info: (not likely.match(info.name), info.name)):
         record = info / "RECORD"
-        if record.is_file() and f"\n{recorded}" in "\n" + record.read_text(encoding="utf-8"):
+        # As bytes: torch's record has 1.5 MB, and a pod reads it when it binds its first class.
+        if record.is_file() and _has_line(record.read_bytes(), recorded.encode()):
             name, _, version = info.name.removesuffix(".dist-info").partition("-")
             found.add(f"{re.sub(r'[-_.]+', '-', name).lower()}=={version}")
             if not recorded.endswith("/"):
                 break
     return found
+
+
+def _has_line(record: bytes, start: bytes) -> bool:
+    return record.startswith(start) or b"\n" + start in record

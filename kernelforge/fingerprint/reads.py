@@ -95,13 +95,15 @@ def imports_of(statement: ast.Import | ast.ImportFrom) -> Iterator[Import]:
             yield Import(package, package, "", 0, loads=alias.name)
 
 
-def _children(node: ast.AST) -> Iterator[ast.AST]:
+def _children(node: ast.AST) -> list[ast.AST]:
+    children: list[ast.AST] = []
     for name in node._fields:
         value = getattr(node, name, None)
         if isinstance(value, list):
-            yield from (item for item in value if isinstance(item, ast.AST))
+            children += [item for item in value if isinstance(item, ast.AST)]
         elif isinstance(value, ast.AST) and name not in _NO_CHILDREN:
-            yield value
+            children.append(value)
+    return children
 
 
 # Each handler records a node and returns what is to be visited below it.

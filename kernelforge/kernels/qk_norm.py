@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from kernelforge.contract import JitKernel, kernel_launcher
+from kernelforge.kernels.dtype_name import dtype_name
+from kernelforge.kernels.separate_rows import require_separate_rows
 from kernelforge.kernels.vector_width import widest_vector_bytes
 
 if TYPE_CHECKING:
@@ -108,18 +110,22 @@ class QkNorm(JitKernel["QkNorm.CompileKey"]):
         """Normalize ``q`` [tokens, q_heads, head_dim] and ``k`` [tokens, kv_heads, head_dim] in place; returns both.
 
         They may be slices of one qkv buffer: the token stride is free, heads and elements lie next to each other.
-        The weights are [head_dim], of the same dtype. All start at a multiple of 16 bytes (32 on Blackwell).
+        The weights are [head_dim], of the same dtype. All start at a multiple of 16 bytes (32 on Blackwell). No two
+        tokens share memory (``CallRefused``), and neither do q and k, which nothing checks.
         """
         tokens, q_heads, head_dim = q.shape
+        kv_heads = k.shape[1]
         compile_key = self.dispatch(
             tokens=tokens,
             q_heads=q_heads,
-            kv_heads=k.shape[1],
+            kv_heads=kv_heads,
             head_dim=head_dim,
-            dtype=str(q.dtype).removeprefix("torch."),
+            dtype=dtype_name(q.dtype),
             eps=eps,
             weight_offset=weight_offset,
         )
+        require_separate_rows("q", q, q_heads * head_dim)
+        require_separate_rows("k", k, kv_heads * head_dim)
         return compile_key, (q, k, q_weight, k_weight), (q, k)
 
     def reference(

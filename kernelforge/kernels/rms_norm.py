@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from kernelforge.contract import JitKernel, kernel_launcher
 from kernelforge.errors import OutOfBounds
+from kernelforge.kernels.dtype_name import dtype_name
+from kernelforge.kernels.separate_rows import require_separate_rows
 from kernelforge.kernels.vector_width import widest_vector_bytes
 
 if TYPE_CHECKING:
@@ -114,17 +116,23 @@ class RmsNorm(JitKernel["RmsNorm.CompileKey"]):
 
         ``residual`` [tokens, hidden] is overwritten with the sum. ``weight`` is [hidden]. All have one dtype; the row
         strides are free; all start at a multiple of 16 bytes (32 on Blackwell). ``out`` may be ``x``; nothing else may
-        overlap.
+        overlap: rows of one tensor are ``CallRefused``, tensors among each other are not checked.
         """
+        tokens, hidden = x.shape
         compile_key = self.dispatch(
-            tokens=x.shape[0],
-            hidden=x.shape[1],
-            dtype=str(x.dtype).removeprefix("torch."),
+            tokens=tokens,
+            hidden=hidden,
+            dtype=dtype_name(x.dtype),
             has_residual=residual is not None,
             eps=eps,
             weight_offset=weight_offset,
         )
-        out = x.new_empty(x.shape) if out is None else out
+        if out is None:
+            out = x.new_empty(x.shape)
+        else:
+            require_separate_rows("out", out, hidden)
+        if residual is not None:
+            require_separate_rows("residual", residual, hidden)
         return compile_key, (x, residual, weight, out), out if residual is None else (out, residual)
 
     def reference(

@@ -7,11 +7,14 @@ driver's ABI, as are the names with ``_v2``.
 from __future__ import annotations
 
 import ctypes
+import re
+from pathlib import Path
 from typing import Any
 
 from kernelforge.errors import DeviceMismatch, KernelForgeError, RuntimeUnfit
 from kernelforge.loader.found_device import FoundDevice
 
+_RELEASE_FILE = Path("/proc/driver/nvidia/version")  # of the kernel's module; containers see the host's
 _NO_DEVICE = 100
 _NAME_BYTES = 256
 _CAPABILITY_MAJOR, _CAPABILITY_MINOR = 75, 76
@@ -114,6 +117,16 @@ class Driver:
             f"{function} failed with {(name.value or b'an unknown error').decode()} ({code})",
             hint="check nvidia-smi; a process that was forked after CUDA was used cannot use it",
         )
+
+
+def driver_release(file: Path = _RELEASE_FILE) -> str | None:
+    """Release of the driver as its users know it, ``550.144.03``, for error messages; None where nothing tells it."""
+    try:
+        text = file.read_text(errors="replace")
+    except OSError:
+        return None
+    found = re.search(r"^NVRM version:.*?\s(\d{3,}\.\d+(?:\.\d+)?)\s", text, re.MULTILINE)
+    return found[1] if found else None
 
 
 def find_device(ordinal: int | None = None) -> FoundDevice:

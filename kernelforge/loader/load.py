@@ -8,20 +8,24 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kernelforge.contract import CONTRACT_VERSION, JitKernel
-from kernelforge.errors import LockfileError, UsageError
+from kernelforge.errors import LockfileError
+from kernelforge.loader.budget import DEFAULT_BUDGET_S, Budget
 from kernelforge.loader.cache import PackCache
 from kernelforge.loader.driver import find_device
 from kernelforge.loader.found_device import FoundDevice
 from kernelforge.loader.host import host_triple
 from kernelforge.loader.kernel_set import KernelSet
-from kernelforge.loader.library import check_images, look_up, open_pack
+from kernelforge.loader.library import check_image, look_up, open_pack
+from kernelforge.loader.mounts import Mount
 from kernelforge.loader.options import Options
 from kernelforge.loader.pack import FoundPack, Places, find_pack
+from kernelforge.loader.policy import Policy
+from kernelforge.loader.preload import devices_to_preload, preload_pack
 from kernelforge.loader.runtime import check_driver, prepare_runtime
 from kernelforge.loader.select import select_profile
 from kernelforge.loader.stats import LoadStats, StepClock
@@ -45,18 +49,34 @@ def load(
     device: int | FoundDevice | None = None,
     profile: str | None = None,
     pack: str | os.PathLike[str] | None = None,
+    mounts: Sequence[str | os.PathLike[str]] | None = None,
     cache: str | os.PathLike[str] | None = None,
     require: Mapping[type[JitKernel[Any]] | str, Iterable[Any]] | None = None,
     policy: str = "strict",
+    compile_missing: str | None = None,
+    misses: str | os.PathLike[str] | None = None,
+    budget_s: float = DEFAULT_BUDGET_S,
+    preload: bool | Sequence[int] = False,
+    facts: str | os.PathLike[str] | None = None,
 ) -> KernelSet:
     """Load the kernels that a lockfile has for a device.
 
     ``lockfile``: a path, or the bytes themselves. ``trust``: ``PinnedDigest("sha256:...")``, or ``LocalFile()`` for a
     file that the caller vouches for. ``device``: a CUDA ordinal (``CUDA_VISIBLE_DEVICES`` applies), or facts gathered
     before; by default the calling thread's current device, 0 where there is none. ``profile`` insists on one device
-    profile. The pack is looked for at ``pack``, and nowhere else if that is given; else in the cache folder
-    (``Options.from_environment`` has the order), else in ``store`` (a location or an open store). ``require``: compile
-    keys by kernel class or name that must be there. ``policy``: 'strict', a key that the lockfile lacks is an error.
+    profile. The pack is looked for at ``pack``, and nowhere else if that is given; else in the read-only folders
+    ``mounts``, else in the cache folder (``Options.from_environment`` says which these are by default), else in
+    ``store`` (a location or an open store). ``require``: compile keys by kernel class or name that must be there.
+
+    ``policy`` is about keys that the lockfile lacks. 'strict': an error. 'jit': ``compile_missing``, a function named
+    ``module:function`` (``kernelforge.builder.single:compile_missing``), compiles them in a fresh process, once per
+    node, those of ``require`` before ``load`` returns. Each is written into the folder ``misses`` (by default
+    ``misses`` in the cache folder), for ``kernelforge build --misses``. ``budget_s``: what all waiting for the store
+    may take, tries included; trouble with a store is an error under both policies, never a miss.
+
+    ``preload``: True brings the device code of all kernels onto the device, a list of ordinals onto all of these, so
+    that first calls there load nothing; each keeps its primary context, and must be one that the profile fits.
+    ``facts``: the build facts (``name.facts.json``), from which ``stats`` tells the seconds saved.
 
     Guarantees: no compiler, no CUDA toolkit and no listing of a store; nothing is written except the pack into the
     cache after a fetch; where that fails the pack is opened from memory. The current device stays what it was.
@@ -65,8 +85,7 @@ def load(
     ``UnsafeCache``, ``KernelMissing`` (from ``require``), ``StoreError`` (``ObjectMissing``: the pack is in no place)
     and ``UsageError``.
     """
-    if policy != "strict":
-        raise UsageError(f"there is no policy {policy!r}", hint="policy='strict'")
+    on_miss, budget = Policy.of(policy, compile_missing, misses), Budget(budget_s)
     clock = StepClock()
     with clock.step("read_lockfile"):
         trusted = read_trusted(lockfile, trust)
@@ -76,24 +95,42 @@ def load(
         found = device if isinstance(device, FoundDevice) else find_device(device)
     with clock.step("select_profile"):
         chosen = select_profile(lock, found, host=host_triple(), only=profile)
+        preloaded = devices_to_preload(preload, found, lock, chosen)
     locked = lock.packs[chosen]
-    check_driver(found.driver_cuda, locked)
-    found_pack = find_pack(locked.blob, _places(pack, cache, store), clock)
-    functions = _open(found_pack, locked, [entry.symbol for entry in lock.entries_for(chosen)], clock)
-    stats = _stats(found_pack, lock, chosen, clock)
-    kernels = KernelSet(lock, lockfile_digest=trusted.digest, profile=chosen, functions=functions, stats=stats)
-    if require is not None:
-        kernels.require(require)
-    _log.info(
-        "loaded %d kernels of %d classes for %s in %.1f ms (pack of %d bytes from %s), lockfile %s",
-        *(stats.kernels, stats.kernel_classes, chosen, stats.total_s * 1e3, stats.pack_bytes, stats.pack_source),
-        trusted.digest,
+    with clock.step("list_symbols"):
+        names = lock.kernels_by_symbol(chosen)
+    with clock.step("check_driver"):
+        check_driver(found.driver_cuda, locked)
+    places = _places(pack, mounts, cache, store, budget)
+    found_pack = find_pack(locked.blob, places, clock)
+    functions = _open(lock, found_pack, locked, names, preloaded, clock)
+    stats = _stats(found_pack, lock, chosen, names, clock, facts)
+    kernels = KernelSet(
+        lock,
+        lockfile_digest=trusted.digest,
+        profile=chosen,
+        functions=functions,
+        stats=stats,
+        clock=clock,
+        jit=on_miss.jit(
+            lockfile=trusted.digest,
+            device=chosen,
+            target=locked.target,
+            places=places,
+            open_found=lambda found, pack, symbols: _open(lock, found, pack, symbols, preloaded, StepClock()),
+            clock=clock,
+        ),
     )
+    with clock.step("require"):
+        if require is not None:
+            kernels.require(require)
+    _log.info("%s for %s, lockfile %s", kernels.stats(), chosen, trusted.digest)
     return kernels
 
 
 def _parse(trusted: TrustedBytes) -> Lockfile:
-    lock = Lockfile.parse(trusted.data, where=trusted.where)
+    read = Lockfile.parse_pinned if trusted.is_pinned else Lockfile.parse
+    lock = read(trusted.data, where=trusted.where)
     for what, found, expected in (
         ("call interface", lock.abi, _ABI),
         ("version of the kernel contract", lock.contract, CONTRACT_VERSION),
@@ -108,46 +145,75 @@ def _parse(trusted: TrustedBytes) -> Lockfile:
 
 
 def _places(
-    pack: str | os.PathLike[str] | None, cache: str | os.PathLike[str] | None, store: str | ReadStore | None
+    pack: str | os.PathLike[str] | None,
+    mounts: Sequence[str | os.PathLike[str]] | None,
+    cache: str | os.PathLike[str] | None,
+    store: str | ReadStore | None,
+    budget: Budget,
 ) -> Places:
-    options = Options.from_environment(os.environ, cache=cache)
+    options = Options.from_environment(os.environ, cache=cache, mounts=mounts)
     return Places(
         path=None if pack is None else Path(pack),
+        mounts=tuple(map(Mount, options.mounts)),
         cache=None if options.cache_folder is None else PackCache(options.cache_folder),
         cache_setting=options.cache_setting,
-        open_store=None if store is None else lambda: _opened(store),
+        open_store=None if store is None else lambda: _opened(store, budget),
+        wait_s=budget.total_s / 2,
     )
 
 
-def _opened(store: str | ReadStore) -> ReadStore:
+def _opened(store: str | ReadStore, budget: Budget) -> ReadStore:
     if not isinstance(store, str):
-        return store
+        return budget.bound(store)
+    from kernelforge.store.deadline import Deadlines
     from kernelforge.store.locate import open_store
 
-    return open_store(store)
+    return budget.bound(open_store(store, deadlines=Deadlines(call_s=budget.total_s)))
 
 
 def _open(
-    pack: FoundPack, locked: LockedPack, symbols: list[str], clock: StepClock
+    lock: Lockfile,
+    pack: FoundPack,
+    locked: LockedPack,
+    symbols: Iterable[str],
+    preloaded: Sequence[int],
+    clock: StepClock,
 ) -> Mapping[str, Callable[..., Any]]:
-    with clock.step("check_images"):
-        check_images(pack.data, locked.target)
+    with clock.step("check_image"):
+        check_image(pack.data, locked.target)
     with clock.step("prepare_runtime"):
-        prepare_runtime(locked)
+        prepare_runtime(locked, lock.toolchains.get(locked.target.cuda, {}))
     with clock.step("dlopen"):
         module = open_pack(pack, locked.blob.content_digest)
     with clock.step("symbols"):
-        return look_up(module, symbols)
+        functions = look_up(module, symbols, pack.data)
+    if preloaded:
+        with clock.step("preload"):
+            preload_pack(module, preloaded)
+    return functions
 
 
-def _stats(pack: FoundPack, lock: Lockfile, profile: str, clock: StepClock) -> LoadStats:
-    entries = lock.entries_for(profile)
+def _stats(
+    pack: FoundPack,
+    lock: Lockfile,
+    profile: str,
+    names: Mapping[str, str],
+    clock: StepClock,
+    facts: str | os.PathLike[str] | None,
+) -> LoadStats:
+    saved_s = None
+    if facts is not None:
+        with clock.step("read_facts"):
+            from kernelforge.loader.saved import seconds_saved
+
+            saved_s = seconds_saved(Path(facts), lock.entries_for(profile), clock.counters)
     return LoadStats(
         seconds=dict(clock.seconds),
         pack_source=pack.source,
         pack_bytes=len(pack.data),
         is_in_memory=pack.file is None,
         had_damaged_copy=pack.had_damaged_copy,
-        kernel_classes=len({entry.kernel for entry in entries}),
-        kernels=len(entries),
+        kernel_classes=len(set(names.values())),
+        kernels=len(names),
+        saved_s=saved_s,
     )

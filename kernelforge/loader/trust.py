@@ -34,11 +34,15 @@ Trust = PinnedDigest | LocalFile
 
 @dataclass(frozen=True)
 class TrustedBytes:
-    """A lockfile's bytes after the check; ``where`` says for error messages where they came from."""
+    """A lockfile's bytes after the check; ``where`` says for error messages where they came from.
+
+    ``is_pinned``: they are byte for byte those that somebody chose, so nobody edited or merged them since.
+    """
 
     data: bytes
     digest: Digest
     where: str
+    is_pinned: bool
 
 
 def read_trusted(lockfile: str | os.PathLike[str] | bytes, trust: Trust) -> TrustedBytes:
@@ -65,14 +69,17 @@ def read_trusted(lockfile: str | os.PathLike[str] | bytes, trust: Trust) -> Trus
             hint="deploy the pinned lockfile, or pin the new one after reviewing it",
             where=where,
         )
-    return TrustedBytes(data, digest, where)
+    return TrustedBytes(data, digest, where, isinstance(trust, PinnedDigest))
 
 
 def _read(path: str | os.PathLike[str]) -> bytes:
     try:
         with open(path, "rb") as file:
+            # First what the file says it has: to make room for the limit takes longer than to read 60 kernels' entries.
             # One byte more than is allowed, so that the parser refuses what is too large instead of a part of it.
-            return file.read(SIZE_LIMIT_BYTES + 1)
+            size_bytes = min(os.fstat(file.fileno()).st_size, SIZE_LIMIT_BYTES)
+            data = file.read(size_bytes + 1)
+            return data if len(data) <= size_bytes else data + file.read(SIZE_LIMIT_BYTES - size_bytes)
     except OSError as error:
         raise LockfileError(
             f"the lockfile cannot be read: {error.strerror or error}", hint="check the path", where=os.fspath(path)

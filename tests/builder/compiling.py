@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,6 +14,26 @@ from kernelforge.device import DeviceProfile
 from kernelforge.keys.enumerate import enumerate_keys
 from kernelforge.request import KernelRequest
 from kernelforge.target import Target
+
+# What a user of the compiler writes, with nothing of the builder: one process, one kernel, host JIT included.
+_PLAIN = """
+import os, sys
+os.environ["CUTE_DSL_ARCH"] = "sm_90a"
+import cutlass
+from cutlass import cute
+from cutlass.base_dsl.compiler import EnableTVMFFI, GPUArch
+from tests.kernel_family import Copy
+key = Copy.CompileKey(width=32, num_sms=132)
+stream = cute.runtime.make_fake_stream(use_tvm_ffi_env_stream=True)
+entry, inputs = Copy.kernel(key), Copy().warmup_inputs(key)
+compiled = cute.compile[GPUArch("sm_90a"), EnableTVMFFI(True)](entry, *inputs, stream)
+if sys.argv[3] == "pinned":
+    from kernelforge.builder.host_code import pin_host_processor
+    from kernelforge.builder.preload_code import add_preload
+    add_preload(compiled)
+    pin_host_processor(compiled)
+compiled.export_to_c(sys.argv[1], function_name=sys.argv[2])
+"""
 
 
 def requests_of(*class_names: str, widths: tuple[int, ...] = (32,)) -> tuple[KernelRequest, ...]:
@@ -41,3 +62,10 @@ def compile_all(
         finished = list(pool.run(jobs))
     assert sorted(one.job.number for one in finished) == list(range(len(jobs))), "every job ends exactly once"
     return {(one.job.kernel.partition(":")[2], one.job.target.arch): one for one in finished}
+
+
+def compile_plainly(folder: Path, symbol: str, host: str) -> bytes:
+    """Object of ``Copy`` for an H200 without the builder; ``host``: "pinned" (with its changes to it) or "as it is"."""
+    output = folder / "plain.o"
+    subprocess.run([sys.executable, "-c", _PLAIN, str(output), symbol, host], check=True, cwd=Path.cwd())
+    return output.read_bytes()

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import io
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,25 +13,8 @@ from kernelforge.builder.cubin import read_cubin
 from kernelforge.builder.job import CUBIN_FILE, OBJECT_FILE
 from kernelforge.device import DeviceProfile
 from kernelforge.errors import ToolchainError
-from tests.builder.compiling import compile_all, requests_of
+from tests.builder.compiling import compile_all, compile_plainly, requests_of
 
-# What a user of the compiler writes, with nothing of the builder: one process, one kernel, host JIT included.
-_PLAIN = """
-import os, sys
-os.environ["CUTE_DSL_ARCH"] = "sm_90a"
-import cutlass
-from cutlass import cute
-from cutlass.base_dsl.compiler import EnableTVMFFI, GPUArch
-from tests.kernel_family import Copy
-key = Copy.CompileKey(width=32, num_sms=132)
-stream = cute.runtime.make_fake_stream(use_tvm_ffi_env_stream=True)
-entry, inputs = Copy.kernel(key), Copy().warmup_inputs(key)
-compiled = cute.compile[GPUArch("sm_90a"), EnableTVMFFI(True)](entry, *inputs, stream)
-if sys.argv[3] == "pinned":
-    from kernelforge.builder.host_code import pin_host_processor
-    pin_host_processor(compiled)
-compiled.export_to_c(sys.argv[1], function_name=sys.argv[2])
-"""
 # The instruction that ends every use of AVX's wide registers in compiled code.
 _VZEROUPPER = bytes.fromhex("c5f877")
 
@@ -41,7 +22,7 @@ _VZEROUPPER = bytes.fromhex("c5f877")
 @pytest.mark.slow
 def test_skipping_the_host_jit_gives_the_bytes_of_the_plain_path(tmp_path: Path, h200: DeviceProfile) -> None:
     finished = compile_all(requests_of("Copy"), [h200], tmp_path)["Copy", "sm_90a"]
-    plain = _compile_plainly(tmp_path, finished.job.symbol, "pinned")
+    plain = compile_plainly(tmp_path, finished.job.symbol, "pinned")
     assert plain == (finished.folder / OBJECT_FILE).read_bytes()
     assert (finished.folder / CUBIN_FILE).read_bytes() in plain
 
@@ -53,13 +34,7 @@ def test_host_code_is_for_every_processor_not_for_the_builders(tmp_path: Path, h
     finished = compile_all(requests_of("Copy"), [h200], tmp_path)["Copy", "sm_90a"]
     assert _VZEROUPPER not in _host_code((finished.folder / OBJECT_FILE).read_bytes())
     if " avx2 " in Path("/proc/cpuinfo").read_text():
-        assert _VZEROUPPER in _host_code(_compile_plainly(tmp_path, finished.job.symbol, "as it is"))
-
-
-def _compile_plainly(folder: Path, symbol: str, host: str) -> bytes:
-    output = folder / "plain.o"
-    subprocess.run([sys.executable, "-c", _PLAIN, str(output), symbol, host], check=True, cwd=Path.cwd())
-    return output.read_bytes()
+        assert _VZEROUPPER in _host_code(compile_plainly(tmp_path, finished.job.symbol, "as it is"))
 
 
 def _host_code(data: bytes) -> bytes:

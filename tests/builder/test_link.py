@@ -9,6 +9,7 @@ import pytest
 from kernelforge.builder.host_object import library_symbols, object_symbols
 from kernelforge.builder.job import OBJECT_FILE
 from kernelforge.builder.link import find_linker
+from kernelforge.builder.preload_code import PRELOAD_ENTRY
 from kernelforge.device import DeviceProfile
 from kernelforge.digest import Digest
 from kernelforge.errors import ToolchainError
@@ -37,7 +38,7 @@ def test_an_object_offers_its_symbol_only(objects: list[tuple[str, bytes]]) -> N
 def test_a_pack_exports_entries_and_needs_what_a_pod_has(objects: list[tuple[str, bytes]], tmp_path: Path) -> None:
     linked = find_linker(TARGET).link(objects, tmp_path)
     symbols = library_symbols(linked.library)
-    assert symbols.entries == {symbol for symbol, _ in objects}
+    assert symbols.entries == {PRELOAD_ENTRY, *(symbol for symbol, _ in objects)}
     assert linked.needed == ("libcudart.so.13", "libtvm_ffi.so")
     assert "TVMFFIEnvGetStream" in linked.undefined
     # NVIDIA's runtime and our shim are inside.

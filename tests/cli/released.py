@@ -38,6 +38,7 @@ __attribute__((visibility("hidden"))) const unsigned char image_{symbol}[] = {{ 
 int __tvm_ffi_{symbol}(void *self, const void *arguments, int count, void *result) {{
   return *(volatile const unsigned char *)image_{symbol} != 0x7f;
 }}
+__attribute__((visibility("hidden"))) int __cute_internal_{symbol}_preload(int device, void **library) {{ return 0; }}
 """
 
 

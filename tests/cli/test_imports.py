@@ -88,6 +88,14 @@ def test_a_pod_can_pull_and_verify_with_the_base_install(release: Release) -> No
         assert done.returncode == 0, (arguments, done.stderr)
 
 
+def test_asking_whether_a_pod_is_ready_imports_nothing_heavy(release: Release) -> None:
+    """It runs every few seconds for the life of the pod."""
+    cache = ("--cache", str(release.folder / "cache"))
+    pulled = run_blocked("pull", release.lock_path, "--trust-file", "--store", "file:store", *cache, cwd=release.folder)
+    assert pulled.returncode == 0, pulled.stderr
+    assert imported("verify", str(release.lock_path), "--local", *cache) == []
+
+
 @pytest.mark.parametrize(
     "arguments", [("plan", "small.yaml"), ("build", "small.yaml"), ("explain", "small.yaml"), ("inspect",), ("report",)]
 )

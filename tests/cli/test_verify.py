@@ -57,6 +57,15 @@ def test_a_missing_pack_is_found(kernelforge: Kernelforge, release: Release, pac
     assert kinds(kernelforge("verify", release.lock_path, *STORE, "--json")) == ["missing-blob"] * 2
 
 
+def test_only_the_packs_of_the_cards_that_are_asked_for(kernelforge: Kernelforge, release: Release) -> None:
+    pack = release.lock.packs["b200"].blob
+    blobs(release, pack.stored_digest).unlink()
+    for device, expected in (("h200-sxm", []), ("b200", ["missing-blob"])):
+        for options in (("--device", device), ("--device", device, "--deep")):
+            assert kinds(kernelforge("verify", release.lock_path, *STORE, *options, "--json")) == expected
+    assert kernelforge("verify", release.lock_path, *STORE, KERNELFORGE_DEVICE="h200-sxm").code == 0
+
+
 def test_a_truncated_pack_is_found_without_reading_it(
     kernelforge: Kernelforge, release: Release, pack_files: list[Path]
 ) -> None:
@@ -182,7 +191,7 @@ class TestLocal:
         file = min((cache / "packs").iterdir())
         file.unlink()
         file.mkdir()
-        assert kinds(self.verify(kernelforge, release)) == ["unreadable-blob"]
+        assert kinds(self.verify(kernelforge, release)) == ["corrupt-blob"]
 
     def test_a_cache_that_others_can_write_to_serves_nothing(
         self, kernelforge: Kernelforge, release: Release, cache: Path
@@ -191,6 +200,33 @@ class TestLocal:
         ran = self.verify(kernelforge, release)
         assert kinds(ran) == ["unsafe-cache"]
         assert "chmod 700" in ran.out
+
+    def test_a_pod_asks_for_the_pack_of_its_own_card_alone(self, kernelforge: Kernelforge, release: Release) -> None:
+        """A pod pulls one pack; readiness must neither ask for those of other cards nor pass without its own."""
+        kernelforge("pull", release.lock_path, *STORE, "--trust-file", "--cache", "cache", "--device", "h200-sxm")
+        assert kinds(self.verify(kernelforge, release)) == ["missing-blob"]
+        assert kinds(self.verify(kernelforge, release, "--device", "h200-sxm")) == []
+        assert kinds(self.verify(kernelforge, release, "--device", "b200")) == ["missing-blob"]
+
+    def test_a_card_that_the_lockfile_lacks_is_bad_input(self, kernelforge: Kernelforge, release: Release) -> None:
+        ran = self.verify(kernelforge, release, "--device", "h100-sxm")
+        assert (ran.code, "b200, h200-sxm" in ran.err) == (2, True)
+
+    def test_read_only_mounts_count_as_for_a_load(
+        self, kernelforge: Kernelforge, release: Release, cache: Path
+    ) -> None:
+        """The load looks there first, so a pod that has all of it mounted is ready without any cache."""
+        options = ("verify", release.lock_path, "--local", "--json")
+        ran = kernelforge(*options, HOME="", XDG_CACHE_HOME="", KERNELFORGE_MOUNTS=str(cache))
+        assert kinds(ran) == []
+        ran = kernelforge(*options, "--cache", "empty", KERNELFORGE_MOUNTS=str(release.folder / "nowhere"))
+        assert kinds(ran) == ["missing-blob"] * 2
+
+    def test_it_writes_nothing(self, kernelforge: Kernelforge, release: Release) -> None:
+        """Readiness is asked every few seconds, in a pod whose volume is read-only."""
+        before = sorted(release.folder.rglob("*"))
+        assert self.verify(kernelforge, release).code == 1
+        assert sorted(release.folder.rglob("*")) == before
 
     def test_without_any_cache_folder_the_question_makes_no_sense(
         self, kernelforge: Kernelforge, release: Release

@@ -24,7 +24,7 @@ _DLPACK_DTYPE_CODES = {"float16": 2, "bfloat16": 4}
 _FFI_NONE, _FFI_TENSOR = 0, 7
 
 
-class _DLTensor(ctypes.Structure):
+class DLTensor(ctypes.Structure):
     _fields_ = (
         ("data", ctypes.c_uint64),
         ("device_type", ctypes.c_int32),
@@ -56,13 +56,13 @@ class FakeTensor:
     shape: tuple[int, ...]
     stride: tuple[int, ...]
 
-    def as_dlpack(self) -> _DLTensor:
+    def as_dlpack(self) -> DLTensor:
         """Strides of dimensions of one element are 1, as PyTorch exports them."""
         strides = [1 if size == 1 else stride for size, stride in zip(self.shape, self.stride, strict=True)]
         numbers = ctypes.c_int64 * len(self.shape)
         code = _DLPACK_DTYPE_CODES[self.dtype]
         ndim = len(self.shape)
-        return _DLTensor(self.address, _DLPACK_CUDA, 0, ndim, code, 16, 1, numbers(*self.shape), numbers(*strides), 0)
+        return DLTensor(self.address, _DLPACK_CUDA, 0, ndim, code, 16, 1, numbers(*self.shape), numbers(*strides), 0)
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class RecordedPack:
     def __init__(self, objects: Sequence[tuple[str, bytes]], target: Target, folder: Path) -> None:
         library = find_linker(target).link(objects, folder).library
         ctypes.CDLL(str(_tvm_ffi_library()), ctypes.RTLD_GLOBAL)
-        self._recorder = ctypes.CDLL(str(_recorder(library, target, folder)), ctypes.RTLD_GLOBAL)
+        self._recorder = ctypes.CDLL(str(recording_runtime(library, target, folder)), ctypes.RTLD_GLOBAL)
         pack = folder / "pack.so"
         pack.write_bytes(library)
         self._pack = ctypes.CDLL(str(pack))
@@ -120,7 +120,7 @@ class RecordedPack:
         return Launch(config.grid[0], config.block[0], parameters)
 
 
-def _recorder(pack: bytes, target: Target, folder: Path) -> Path:
+def recording_runtime(pack: bytes, target: Target, folder: Path) -> Path:
     """A library of the CUDA runtime's name, loaded before the pack, so that the pack finds it in memory."""
     name = f"libcudart.so.{target.cuda.removeprefix('cu')}"
     text = _RECORDER.read_text()

@@ -130,7 +130,7 @@ MUST_DIFFER: dict[str, KeyPreimage] = {
     "flavour": preimage(toolchain=Toolchain("cu12", TOOLCHAIN.versions)),
     "abi": preimage(abi="c"),
     "contract": preimage(contract=2),
-    "schema": preimage(schema=2),
+    "schema": preimage(schema=3),
 }
 
 

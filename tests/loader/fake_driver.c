@@ -1,7 +1,8 @@
 /* A CUDA driver without a card, for machines that have neither: two devices, and the checks that a real driver makes.
  *
  * The structures are declared as cuda.h declares them, so that a caller with another idea of their layout gets a wrong
- * answer here as it would there. FAKE_DRIVER chooses what is wrong: "no device", "not initialised", "old".
+ * answer here as it would there. FAKE_DRIVER chooses what is wrong: "no device", "not initialised", "550", "570" (releases
+ * for older CUDA versions); or "twins", where both devices are of one kind. CUDA_VISIBLE_DEVICES counts here too.
  */
 #include <stddef.h>
 #include <stdio.h>
@@ -37,18 +38,28 @@ static int depth, retained, modules, dynamic_bytes, non_portable;
 
 static int is(const char *fault) { return getenv("FAKE_DRIVER") && !strcmp(getenv("FAKE_DRIVER"), fault); }
 
+/* Number of the device that the process sees under an ordinal; -1 for none. "1,0" turns them round. */
+static int physical(int ordinal) {
+  const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+  if (!visible) return ordinal < DEVICES ? ordinal : -1;
+  return 2 * ordinal < (int)strlen(visible) ? visible[2 * ordinal] - '0' : -1;
+}
+
 /* What the test asserts after the calls: nothing may be left behind. */
 int fake_driver_leftovers(void) { return depth * 100 + retained * 10 + modules; }
-void fake_driver_make_current(int ordinal) { stack[depth++] = (CUcontext)(size_t)(1000 + ordinal); }
+void fake_driver_make_current(int ordinal) { stack[depth++] = (CUcontext)(size_t)(1000 + physical(ordinal)); }
 
 CUresult cuInit(unsigned int flags) { return flags ? 1 : is("no device") ? 100 : is("not initialised") ? 3 : 0; }
 CUresult cuGetErrorName(CUresult code, const char **name) {
   *name = code == 3 ? "CUDA_ERROR_NOT_INITIALIZED" : NULL;
   return 0;
 }
-CUresult cuDriverGetVersion(int *version) { return *version = is("old") ? 12040 : 13000, 0; }
-CUresult cuDeviceGetCount(int *count) { return *count = DEVICES, 0; }
-CUresult cuDeviceGet(CUdevice *device, int ordinal) { return *device = FIRST_DEVICE + ordinal, 0; }
+CUresult cuDriverGetVersion(int *version) { return *version = is("550") ? 12040 : is("570") ? 12080 : 13000, 0; }
+CUresult cuDeviceGetCount(int *count) {
+  for (*count = 0; physical(*count) >= 0;) ++*count;
+  return 0;
+}
+CUresult cuDeviceGet(CUdevice *device, int ordinal) { return *device = FIRST_DEVICE + physical(ordinal), 0; }
 CUresult cuDeviceGetName(char *name, int size, CUdevice device) {
   return snprintf(name, size, "NVIDIA Fake %d", device - FIRST_DEVICE), 0;
 }
@@ -56,7 +67,7 @@ CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice device) {
   return *bytes = (size_t)141 << 30, device < FIRST_DEVICE;
 }
 CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice device) {
-  int first = device == FIRST_DEVICE;
+  int first = device == FIRST_DEVICE || is("twins");
   switch (attribute) {
   case 16: *value = first ? 132 : 142; return 0;
   case 38: *value = 62914560; return 0;

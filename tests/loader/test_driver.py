@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from kernelforge.errors import TargetError
+from kernelforge.loader.driver import driver_release
 from kernelforge.loader.measured_profile import describe
 from tests.loader.fake_release import H200, compile_c
 
@@ -145,6 +146,30 @@ def test_a_card_that_nothing_is_built_for_is_named() -> None:
 
     with pytest.raises(TargetError, match="sm_70"):
         describe(replace(H200, capability=(7, 0)), {}, name="volta", date="2026-01-31")
+
+
+@pytest.mark.parametrize(
+    ("text", "release"),
+    [
+        (
+            "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.144.03  Mon Dec 30 17:44:08 UTC 2024\n"
+            "GCC version:  gcc version 12.3.0 (Ubuntu 12.3.0-1ubuntu1~22.04)\n",
+            "550.144.03",
+        ),
+        (
+            "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.65.06  Release Build  (dvs-builder@U22)\n"
+            "GCC version:  gcc version 13.3.0\n",
+            "580.65.06",
+        ),
+        ("something else altogether 1.2\n", None),
+        (None, None),
+    ],
+)
+def test_the_release_of_the_driver_is_read_where_it_is_told(tmp_path: Path, text: str | None, release: str) -> None:
+    """People know their driver as 550.144.03, not as 'CUDA 12.4'."""
+    if text is not None:
+        (tmp_path / "version").write_text(text)
+    assert driver_release(tmp_path / "version") == release
 
 
 def test_a_machine_without_a_driver(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 from kernelforge.digest import Digest
 from kernelforge.errors import CallRefused, KernelMissing, LaunchCodeDiffers, UsageError
 from kernelforge.fingerprint import launch_fingerprint
+from kernelforge.loader.trust import PinnedDigest
 from tests.loader.conftest import Release
 from tests.loader.fake_release import KEYS
 from tests.loader.scale import Other, Scale
@@ -118,3 +119,32 @@ def test_a_second_load_is_independent_of_the_first(release: Release) -> None:
     fewer = replace(release.lock, entries=release.lock.entries[:1])
     second = release.load(fewer)
     assert (len(first), len(second)) == (3, 1)
+
+
+def test_launch_code_is_read_once_however_often_it_is_bound(release: Release, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Eight models in one process are eight kernel sets with the same classes: 15 ms each, for the same answer."""
+    Scale(release.load())
+    monkeypatch.setattr("kernelforge.fingerprint.launch_fingerprint", None)
+    Scale(release.load())
+
+
+def test_a_kernel_class_launches_what_dispatch_says_every_time(release: Release) -> None:
+    """What is remembered of the last call must not leak into the next one."""
+    scale = Scale(release.load())
+    for _ in range(2):
+        assert [scale(head_dim=head_dim, number=10) for head_dim in (64, 128)] == [10, 20]
+
+
+def test_a_look_up_neither_reads_the_entries_nor_needs_them(release: Release, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = release.lock.to_bytes()
+    kernels = release.load(trust=PinnedDigest(Digest.of(data)))
+    monkeypatch.setattr("kernelforge.lockfile.Lockfile.parse", None)
+    assert [kernels[key](10) for key in KEYS] == [10, 20, 30]
+    assert (len(kernels), kernels.stats().kernels, kernels.stats().kernel_classes) == (3, 3, 1)
+
+
+def test_a_pinned_lockfile_names_the_nearest_keys_too(release: Release) -> None:
+    kernels = release.load(trust=PinnedDigest(release.lock.digest))
+    with pytest.raises(KernelMissing, match=r"(?s)head_dim=96.*near: head_dim is 64 \(asked for 96\)"):
+        kernels[Scale.CompileKey(head_dim=96)]
+    assert {"head_dim": 128, "dtype": "bfloat16", "has_offset": False, "eps": 1e-6} in [key for _, key in kernels]

@@ -20,7 +20,6 @@ from kernelforge.errors import (
     ObjectMissing,
     PackCorrupt,
     RuntimeUnfit,
-    StoreUnavailable,
     UnsafeCache,
     UntrustedLockfile,
     UsageError,
@@ -137,7 +136,7 @@ def test_a_flipped_byte_in_the_cache_is_healed_from_the_store(
     assert release.cached.read_bytes() == release.library
     assert kernels.stats().pack_source == "store"
     assert kernels.stats().had_damaged_copy
-    assert "the cached copy of a pack is not used" in caplog.text
+    assert "the copy of a pack in the cache (cache=) is not used" in caplog.text
 
 
 @pytest.mark.parametrize("damage", [b"", b"\x7f", b"half"], ids=["empty", "one byte", "garbage"])
@@ -150,13 +149,15 @@ def test_a_truncated_cache_without_a_store_is_an_error_and_stays_closed(release:
     assert not release.trace.exists()
 
 
-def test_a_folder_in_the_place_of_the_cached_pack_costs_the_cache_and_not_the_load(release: Release) -> None:
+def test_a_folder_in_the_place_of_the_cached_pack_is_moved_out_of_the_way(release: Release) -> None:
     release.cached.mkdir(parents=True, mode=0o700)
     release.cache.chmod(0o700)
     release.cached.parent.chmod(0o700)
     kernels = release.load()
-    assert kernels.stats().is_in_memory
+    assert not kernels.stats().is_in_memory
+    assert kernels.stats().errors == {"PackCorrupt": 1}
     assert kernels[KEYS[0]](1) == 1
+    assert release.cached.read_bytes() == release.library
 
 
 @pytest.mark.parametrize("mode", [0o777, 0o720, 0o1777])
@@ -236,7 +237,7 @@ def test_a_named_pack_with_other_bytes_is_refused_although_the_store_has_the_rig
         release.load(pack=path)
     with pytest.raises(ObjectMissing):
         release.load(pack=tmp_path / "absent.so")
-    with pytest.raises(StoreUnavailable, match="Is a directory"):
+    with pytest.raises(PackCorrupt, match="not a regular file"):
         release.load(pack=tmp_path)
 
 
@@ -261,6 +262,26 @@ def test_code_for_another_architecture_under_the_right_name_is_refused(release: 
     put_blob(release.store, library, compress=False)
     with pytest.raises(PackCorrupt, match=r"sm_90a.*sm_100a"):
         release.load(with_pack(release.lock, blob=locked_pack(library).blob))
+    assert not release.trace.exists()
+
+
+@pytest.mark.parametrize(("arch", "locked"), [("sm_100f", "sm_100a"), ("sm_100a", "sm_100f")])
+def test_family_and_exact_code_are_not_taken_for_each_other(
+    release: Release, tmp_path: Path, arch: str, locked: str
+) -> None:
+    """C3: their ELF headers are equal, so what counts is the option that the image itself recorded."""
+    (tmp_path / "blackwell").mkdir()
+    library = compile_pack(tmp_path / "blackwell", [entry.symbol for entry in release.lock.entries], arch=arch)
+    put_blob(release.store, library, compress=False)
+    target = Target(locked, release.lock.packs["h200-sxm"].target.host)
+    lock = replace(
+        release.lock,
+        devices={"b200": profile("b200", arch=locked, facts={"num_sms": 132})},
+        entries=tuple(locked_entry(key, target=target, devices=("b200",)) for key in KEYS),
+        packs={"b200": locked_pack(library, target=target)},
+    )
+    with pytest.raises(PackCorrupt, match=f"the lockfile says {locked}, .* is for {arch}"):
+        release.load(lock, device=replace(H200, capability=(10, 0)))
     assert not release.trace.exists()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -53,3 +54,12 @@ def test_relative_folders_of_the_caller_are_those_of_now(tmp_path: Path, monkeyp
     monkeypatch.chdir(tmp_path)
     assert Options.from_environment({}, cache="c").cache_folder == tmp_path / "c"
     assert Options.from_environment({"KERNELFORGE_CACHE": "k"}).cache_folder == tmp_path / "k"
+
+
+def test_mounts_keep_their_order_and_an_argument_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    environ = {"KERNELFORGE_MOUNTS": os.pathsep.join(["/b", "", "/a"])}
+    monkeypatch.chdir(tmp_path)
+    assert Options.from_environment(environ).mounts == (Path("/b"), Path("/a"))
+    assert Options.from_environment(environ, mounts=["c"]).mounts == (tmp_path / "c",)
+    assert Options.from_environment(environ, mounts=[]).mounts == ()
+    assert Options.from_environment({"KERNELFORGE_MOUNTS": ""}).mounts == ()

@@ -22,9 +22,10 @@ from kernelforge.errors import RuntimeUnfit
 from kernelforge.loader.runtime import prepare_runtime
 from tests.loader.fake_release import locked_pack
 from dataclasses import replace
+BUILT_WITH = {"apache-tvm-ffi": "0.1.99", "nvidia-cutlass-dsl-libs-cu13": "4.8.1"}
 def attempt(**changes):
     try:
-        prepare_runtime(replace(locked_pack(b"pack"), **changes))
+        prepare_runtime(replace(locked_pack(b"pack"), **changes), BUILT_WITH)
         return "fit"
     except RuntimeUnfit as error:
         return str(error)
@@ -60,8 +61,8 @@ def test_drivers_that_are_new_enough(cuda: str, driver: tuple[int, int]) -> None
 @pytest.mark.parametrize(
     ("cuda", "driver", "words"),
     [
-        pytest.param("cu13", (12, 4), r"12\.4.*cu13.*13\.0", id="550.144.03 and the CUDA 13 compiler"),
-        pytest.param("cu12", (12, 8), r"12\.8.*cu12.*12\.9", id="570 and the CUDA 12.9 compiler"),
+        pytest.param("cu13", (12, 4), r"12\.4.*cu13.*13\.0.*580\.65\.06", id="550.144.03 and the CUDA 13 compiler"),
+        pytest.param("cu12", (12, 8), r"12\.8.*cu12.*12\.9.*575\.51\.03", id="570 and the CUDA 12.9 compiler"),
     ],
 )
 def test_drivers_that_are_too_old(cuda: str, driver: tuple[int, int], words: str) -> None:
@@ -109,6 +110,32 @@ def test_the_runtime_of_another_cuda_version_is_refused(tmp_path: Path) -> None:
     answer = ask(code, str(old), environment=environment)
     assert "its CUDA runtime is that of CUDA 12" in answer
     assert "CUDA runtime 12.8" in answer
+
+
+def test_a_runtime_that_does_not_tell_its_version_is_refused(tmp_path: Path) -> None:
+    fake_library(tmp_path / "libcudart.so.13", "void cudaFake(void) {}\n")
+    changes = "needed=('libcudart.so.13',), undefined=('cudaFake',)"
+    answer = ask(f"print(json.dumps(attempt({changes})))", environment={"LD_LIBRARY_PATH": str(tmp_path)})
+    assert "does not tell its version" in answer
+
+
+@pytest.mark.parametrize(
+    ("symbol", "words"),
+    [
+        ("TVMFFINotYetInvented", "the pack needs apache-tvm-ffi 0.1.99 or later, found 0."),
+        ("CuteDSLRT_NotYetInvented", "the pack needs nvidia-cutlass-dsl-libs-cu13 4.8.1 or later, found"),
+    ],
+)
+def test_a_symbol_of_a_newer_runtime_says_which_version_is_needed_and_which_was_found(symbol: str, words: str) -> None:
+    """C7: the error of the dynamic linker names a function that nobody has heard of."""
+    answer = ask(f"print(json.dumps(attempt(undefined=({symbol!r},))))")
+    assert f"no library of this process has {symbol}" in answer
+    assert words in answer
+
+
+def test_a_symbol_of_unknown_origin_blames_nobody() -> None:
+    answer = ask("print(json.dumps(attempt(undefined=('kernelforgeAbsent',))))")
+    assert "or later, found" not in answer
 
 
 def test_no_tvm_ffi() -> None:
