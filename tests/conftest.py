@@ -9,6 +9,9 @@ from tests.seaweed import seaweed_server
 
 __all__ = ["seaweed_server"]
 
+# Here, because several rooms' tests import it: its assertions should say what they compared.
+pytest.register_assert_rewrite("tests.store.conformance")
+
 
 @pytest.fixture
 def h200() -> DeviceProfile:

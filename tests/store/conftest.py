@@ -9,8 +9,6 @@ import pytest
 from tests.seaweed import SeaweedServer
 from tests.store.faults import FaultyServer
 
-pytest.register_assert_rewrite("tests.store.conformance")
-
 
 @pytest.fixture
 def as_writer(seaweed_server: SeaweedServer, monkeypatch: pytest.MonkeyPatch) -> SeaweedServer:

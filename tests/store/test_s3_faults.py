@@ -45,19 +45,19 @@ class TestTriedAgain:
         """botocore itself never asks again once the body has begun: a cut body would be an error, or short data."""
         faulty_server.script += [fault, fault]
         faulty_server.otherwise(plain(200, b"x" * 1000))
-        store = open_at(faulty_server.url)
+        store = open_at(faulty_server.url, Deadlines())
         assert store.get("a", limit_bytes=1000) == b"x" * 1000
         assert store.traffic.gets == len(faulty_server.requests) == 3
 
     def test_create_survives_a_lost_race_that_the_server_wants_tried_again(self, faulty_server: FaultyServer) -> None:
         """AWS answers 409 where two conditional writes meet, which is neither success nor a conflict."""
         faulty_server.script += [error(409, "ConditionalRequestConflict"), plain(200)]
-        assert open_at(faulty_server.url).create("a", b"x") is True
+        assert open_at(faulty_server.url, Deadlines()).create("a", b"x") is True
         assert [request.method for request in faulty_server.requests] == ["PUT", "PUT"]
 
     def test_upload_that_arrived_although_its_answer_was_lost(self, faulty_server: FaultyServer) -> None:
         faulty_server.script += [error(500, "InternalError"), error(412, "PreconditionFailed"), plain(200, b"x")]
-        assert open_at(faulty_server.url).create("a", b"x") is False
+        assert open_at(faulty_server.url, Deadlines()).create("a", b"x") is False
         assert [request.method for request in faulty_server.requests] == ["PUT", "PUT", "GET"]
 
     def test_tries_end(self, faulty_server: FaultyServer) -> None:
