@@ -208,9 +208,9 @@ class _Builder:
             if locked is not None and locked.recipe == recipe:
                 check_blob(self._store, locked.blob)
                 return locked
-            record = self._cache.get(recipe)
-            check_blob(self._store, record.outputs["pack"])
-            return _locked_pack(target, linker, recipe, record)
+            pack = _locked_pack(target, linker, recipe, self._cache.get(recipe))
+            check_blob(self._store, pack.blob)
+            return pack
         except (ObjectMissing, ObjectCorrupt) as error:
             logger.info("linking the pack of %s: %s", device, error)
             return None
@@ -235,13 +235,17 @@ def _difference(first: BuildRecord, second: BuildRecord) -> str:
     """Which part of two different results of one key differs. One ptxas is known to vary; nothing else may."""
     if first.facts.get("ptx_digest") != second.facts.get("ptx_digest"):
         return "CONFLICT: other PTX from the same key"
-    images = [record.outputs["cubin"].content_digest for record in (first, second)]
-    if images[0] == images[1]:
+    images = [record.outputs.get("cubin") for record in (first, second)]
+    if len({image and image.content_digest for image in images}) == 1:
         return "CONFLICT: other host code from the same key"
     return "same PTX, another cubin (ptxas varies)"
 
 
 def _locked_pack(target: Target, linker: Linker, recipe: Digest, record: BuildRecord) -> LockedPack:
     facts: Mapping[str, Any] = record.facts
-    needed, undefined = (tuple(facts[name]) for name in ("needed", "undefined"))
-    return LockedPack(target, recipe, record.outputs["pack"], linker.identity, needed, undefined)
+    try:
+        needed, undefined = (tuple(facts[name]) for name in ("needed", "undefined"))
+        return LockedPack(target, recipe, record.outputs["pack"], linker.identity, needed, undefined)
+    except KeyError as error:
+        hint = "delete the record, or use another --domain, and build again"
+        raise ObjectCorrupt(f"the record of the pack has no {error}", hint=hint, where=str(recipe)) from error

@@ -31,18 +31,25 @@ def run_child(
     """Compile ``key`` into ``folder`` and exit; the default action of SIGALRM ends a child that takes too long."""
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.setitimer(signal.ITIMER_REAL, limit_seconds)
-    _into_log(folder)
     phase = _Phase()
     try:
+        _into_log(folder)
         facts = _compile(kernel, key, symbol, arch, folder, phase)
         _write_result(folder, {"facts": facts.to_json()})
     except BaseException as error:  # noqa: BLE001 (also SystemExit: a kernel that exits is a failed kernel)
+        failure = {"phase": phase.name, "message": _message(error), "source": _source(error)}
+        _write_result(folder, {"failure": failure})
         traceback.print_exc()
-        _write_result(folder, {"failure": {"phase": phase.name, "message": _message(error), "source": _source(error)}})
     finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        # Not sys.exit: the template's exit handlers must not run in its children.
+        _leave()
+
+
+def _leave() -> NoReturn:
+    """End this process, whatever the kernel did to its streams; the template's exit handlers must not run here."""
+    try:
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+    finally:
         os._exit(0)
 
 

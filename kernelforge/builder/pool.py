@@ -39,10 +39,15 @@ class Pool:
         self._workers = workers
         self._folder = folder
         self._templates = {setup.target: _Template(setup, folder) for setup in setups}
+        self._selector = selectors.DefaultSelector()
 
     def __enter__(self) -> Pool:
-        for template in self._templates.values():
-            template.start()
+        try:
+            for template in self._templates.values():
+                template.start()
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
         return self
 
     def __exit__(
@@ -50,6 +55,7 @@ class Pool:
     ) -> None:
         for template in self._templates.values():
             template.end()
+        self._selector.close()
 
     @property
     def processes_started(self) -> int:
@@ -60,15 +66,14 @@ class Pool:
         """Compile all jobs, in the given order per target; yields each when it ends."""
         for job in jobs:
             self._templates[job.target].waiting.append(job)
-        selector = selectors.DefaultSelector()
         for template in self._templates.values():
-            selector.register(template.output, selectors.EVENT_READ, template)
+            self._selector.register(template.output, selectors.EVENT_READ, template)
         while any(template.has_work for template in self._templates.values()):
             self._hand_out()
-            for ready, _ in selector.select():
+            for ready, _ in self._selector.select():
                 yield from ready.data.receive()
                 if ready.data.is_gone:
-                    selector.unregister(ready.fileobj)
+                    self._selector.unregister(ready.fileobj)
 
     def _hand_out(self) -> None:
         """Give free workers jobs; a target whose template is still importing does not hold up the others."""
@@ -123,6 +128,8 @@ class _Template:
 
     def end(self) -> None:
         """End the template and its children; they have nothing to clean up."""
+        if self._process is None:  # an earlier template could not be started
+            return
         if self.process.poll() is None:
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()

@@ -41,7 +41,7 @@ from kernelforge.store.interface import PruneStore
 @click.option("--jobs", type=click.IntRange(min=1), default=None, help="Compiles at a time.  [default: usable cores]")
 @click.option(
     "--limit-seconds",
-    type=click.FloatRange(min=0, min_open=True),
+    type=click.FloatRange(min=0, min_open=True, max=86400),
     default=600.0,
     show_default=True,
     help="Wall time of one compile, after which it has failed.",

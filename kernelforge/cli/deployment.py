@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from kernelforge.errors import InputError
 from kernelforge.lockfile import Lockfile
@@ -19,12 +19,10 @@ from kernelforge.store.interface import PruneStore
 
 @dataclass(frozen=True)
 class Planned:
-    """A deployment with its plan, and the lockfile that it was compared with."""
+    """A plan, and the lockfile that the deployment was compared with."""
 
-    deployment: Deployment
     plan: Plan
     lock: Lockfile | None
-    recorded: dict[str, dict[str, Any]]
 
 
 def plan_deployment(
@@ -33,17 +31,19 @@ def plan_deployment(
     """Compare a deployment, and the keys that pods reported in the files ``misses``, with lockfile and store."""
     lock = read_lock_if_any(lock_path)
     recorded = read_facts(facts_path(lock_path))
-    plan = make_plan(
-        deployment.name,
-        deployment.requests,
-        [(target.profile, target.target) for target in deployment.targets],
-        store=store,
-        domain=domain,
-        lock=lock,
-        recorded=recorded,
-        missed=merged(_read_misses(path) for path in misses),
-    )
-    return Planned(deployment, plan, lock, recorded)
+    # What a kernel's module prints when it is imported must not get between the data on stdout.
+    with contextlib.redirect_stdout(sys.stderr):
+        plan = make_plan(
+            deployment.name,
+            deployment.requests,
+            [(target.profile, target.target) for target in deployment.targets],
+            store=store,
+            domain=domain,
+            lock=lock,
+            recorded=recorded,
+            missed=merged(_read_misses(path) for path in misses),
+        )
+    return Planned(plan, lock)
 
 
 def _read_misses(path: Path) -> Misses:

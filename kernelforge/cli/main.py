@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import logging
+import os
 import sys
 from collections.abc import Sequence
 
@@ -15,7 +16,7 @@ import click
 
 from kernelforge import __version__
 from kernelforge.cli.console import say_error
-from kernelforge.errors import KernelForgeError, ToolchainError
+from kernelforge.errors import KernelForgeError, StoreFull, ToolchainError
 
 # What --help says of each: asking the commands themselves would import all of them, and in a pod some cannot be.
 _COMMANDS = {
@@ -39,6 +40,14 @@ class _LazyGroup(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl(list(_COMMANDS.items()))
 
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            # The reader of our output went away (`| head`), and nothing is left to say to it. click would exit with 1.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 0
+
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _COMMANDS:
             return None
@@ -55,7 +64,9 @@ class _LazyGroup(click.Group):
 def cli(verbose: int) -> None:
     """Build CuTeDSL kernels in CI, load them in serving pods with no compiler."""
     level = (logging.WARNING, logging.INFO, logging.DEBUG)[min(verbose, 2)]
-    logging.basicConfig(stream=sys.stderr, level=level, format="%(levelname)s %(name)s: %(message)s")
+    logging.basicConfig(stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
+    # Ours only: at DEBUG botocore writes whole requests, session tokens included.
+    logging.getLogger("kernelforge").setLevel(level)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -79,10 +90,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except (KeyboardInterrupt, click.Abort):
         click.echo("interrupted: what was published stays, the same command goes on from there", err=True)
         code = EXIT_INTERRUPTED
-    except BrokenPipeError:
-        # The reader of our output went away (`| head`); nothing is left to say to it.
-        sys.stderr.close()
-        code = 0
+    except OSError as error:
+        say_error(StoreFull(str(error), hint="check the folder, its permissions and the room that is left"))
+        code = StoreFull.exit_code
     sys.exit(code if isinstance(code, int) else 0)
 
 

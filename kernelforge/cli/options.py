@@ -61,7 +61,7 @@ def opened_store(location: str) -> PruneStore:
     """The store at ``location``; a relative folder is under the working folder."""
     scheme, _, path = location.partition(":")
     if scheme == "file" and path and not path.startswith("/"):
-        location = f"file:{Path(path).absolute()}"
+        location = Path(path).absolute().as_uri()
     return open_store(
         location, endpoint_url=os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
     )

@@ -17,8 +17,8 @@ from kernelforge.errors import StoreFull, UsageError
 from kernelforge.loader.cache import PackCache
 from kernelforge.loader.pack import FoundPack, Places, find_pack
 from kernelforge.loader.stats import StepClock
-from kernelforge.loader.trust import LocalFile, PinnedDigest, Trust, read_trusted
-from kernelforge.lockfile import LockedPack, Lockfile
+from kernelforge.loader.trust import LocalFile, PinnedDigest, Trust, parse_trusted, read_trusted
+from kernelforge.lockfile import LockedPack
 
 SCHEMA = "kernelforge.pull/1"
 
@@ -50,7 +50,7 @@ def command(
       kernelforge pull qwen3-8b.lock.json --trust-file --cache /var/cache/kernelforge
     """
     trusted = read_trusted(lockfile, _trust(pin, trust_file))
-    lock = Lockfile.parse(trusted.data, where=trusted.where)
+    lock = parse_trusted(trusted)
     cache = pack_cache(cache_folder)
     store = opened_store(store_location)
     places = Places(path=None, cache=cache, cache_setting="", open_store=lambda: store)

@@ -15,10 +15,10 @@ from kernelforge.cli.console import print_json, say
 from kernelforge.cli.options import json_option, lockfile_argument, opened_store, store_option
 from kernelforge.cli.pod_options import cache_option, device_option, only_for, pin_option, pod_places
 from kernelforge.digest import Digest
-from kernelforge.errors import KernelForgeError, ObjectCorrupt, ObjectMissing, PackCorrupt, UnsafeCache
+from kernelforge.errors import KernelForgeError, ObjectCorrupt, ObjectMissing, PackCorrupt, UnsafeCache, UsageError
 from kernelforge.loader.pack import Places, find_pack
 from kernelforge.loader.stats import StepClock
-from kernelforge.loader.trust import LocalFile, read_trusted
+from kernelforge.loader.trust import LocalFile, parse_trusted, read_trusted
 from kernelforge.lockfile import Lockfile
 from kernelforge.release.verify import Finding, verify_closed, verify_pin, verify_stored
 from kernelforge.report.units import count_text
@@ -68,12 +68,15 @@ def command(
       kernelforge verify registry/releases/qwen3-8b.lock.json --manifest specs/deployments/qwen3-8b.yaml
       kernelforge verify /etc/kernels/qwen3-8b.lock.json --local --pin sha256:... --device h200-sxm
     """
+    if local and deep:
+        hint = "--local hashes what a load would open anyway"
+        raise UsageError("--deep is about a store", hint=hint, where="--deep")
     pinned = None if pin is None else Digest.parse(pin)
     trusted = read_trusted(lockfile, LocalFile())
     # Of a lockfile that is not the pinned one, nothing else is believed, read or asked for.
     findings = verify_pin(trusted.data, pinned)
     if not findings:
-        lock = Lockfile.parse(trusted.data, where=trusted.where)
+        lock = parse_trusted(trusted)
         served = only_for(lock, devices)
         findings = _stored_here(served, pod_places(cache_folder)) if local else _stored(served, store_location, deep)
         findings += _against_manifest(lock, manifest) if manifest else []

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kernelforge.contract import DeviceFacts, JitKernel
+from kernelforge.contract import DeviceFacts, JitKernel, kernel_name
 from kernelforge.encoding import encode
 from kernelforge.errors import ContractError, KernelForgeError
 from kernelforge.request import KernelRequest
@@ -46,7 +46,7 @@ def enumerate_keys(request: KernelRequest, profile: DeviceFacts) -> EnumeratedKe
         keys = list(found)
     except KernelForgeError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ContractError(
             f"get_warmup_keys of {request.kernel} failed: {_one_line(error)}",
             hint="run it with these arguments in a Python shell",
@@ -71,6 +71,9 @@ def import_kernel(kernel: str) -> type[JitKernel[Any]]:
         raise ContractError(
             f"{kernel} is not a kernel class", hint="derive it from kernelforge.contract.JitKernel", where=kernel
         )
+    if kernel_name(found) != kernel:
+        # Symbols, records and fingerprints go by the name under which the class is defined.
+        raise ContractError(f"{kernel} is defined under another name", hint=f"write {kernel_name(found)}", where=kernel)
     return found
 
 
@@ -88,7 +91,7 @@ def _import_module(module_name: str, kernel: str) -> Any:
             hint=f"install {missing}, or import it inside the functions that need it",
             where=_innermost_line(error),
         ) from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ContractError(
             f"importing {module_name} failed: {_one_line(error)}",
             hint="importing a kernel's module must work without a GPU",
@@ -164,11 +167,11 @@ def _did_you_mean(name: str, known: list[str]) -> str:
     return f"did you mean {nearest[0]!r}? ({listed})" if nearest else listed
 
 
-def _one_line(error: Exception) -> str:
+def _one_line(error: BaseException) -> str:
     return " ".join(traceback.format_exception_only(type(error), error)[-1].split())
 
 
-def _innermost_line(error: Exception) -> str:
+def _innermost_line(error: BaseException) -> str:
     """``file:line`` at which foreign code raised."""
     frames = traceback.extract_tb(error.__traceback__)
     return f"{frames[-1].filename}:{frames[-1].lineno}" if frames else ""

@@ -6,6 +6,7 @@ fleet that meets it by compiling everything at once would hide it and make it wo
 
 from __future__ import annotations
 
+import copy
 import logging
 import tempfile
 import threading
@@ -86,7 +87,8 @@ class Jit:
             if known is None:
                 known = self._known[symbol] = self._first_time(kernel, symbol, compile_key)
         if isinstance(known, KernelForgeError):
-            raise known
+            # A copy has no traceback: one error raised again and again would keep the frames of every request alive.
+            raise copy.copy(known)
         return known
 
     def _first_time(self, kernel: str, symbol: str, compile_key: Mapping[str, Any]) -> Kernel | KernelForgeError:
@@ -94,13 +96,14 @@ class Jit:
         self._clock.counters.add(MISSES)
         started = time.monotonic()
         try:
-            with self._clock.step("jit"), tempfile.TemporaryDirectory(prefix="kernelforge-jit-") as folder:
+            scratch = tempfile.TemporaryDirectory(prefix="kernelforge-jit-", ignore_cleanup_errors=True)
+            with self._clock.step("jit"), scratch as folder:
                 request = JitRequest(kernel, compile_key, symbol, self._target, folder, _LIMIT_S)
                 found: Kernel | KernelForgeError = self._find(request)
             self._clock.counters.add(JIT)
         except KernelForgeError as error:
             self._clock.counters.add_error(error)
-            found = error
+            found = copy.copy(error)
         except OSError as error:  # no folder for the compile, no process
             found = ToolchainError(f"nothing can be compiled here: {error}", hint="give the pod a writable TMPDIR")
             self._clock.counters.add_error(found)

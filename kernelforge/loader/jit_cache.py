@@ -11,6 +11,7 @@ import contextlib
 import importlib.metadata
 import json
 import logging
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ _log = logging.getLogger(__name__)
 
 SCHEMA = "kernelforge.jit/1"
 _LIMIT_BYTES = 1 << 20
+_LIBRARY = re.compile(r"lib[A-Za-z0-9_+-]+\.so(\.[0-9]+)*")
 
 
 def identity_of(request: JitRequest, function: str) -> Digest:
@@ -119,6 +121,9 @@ def _parse(data: bytes, target: Target, identity: Digest) -> LockedPack:
     document = json_values.members(json_values.parse(data), _RECORD)
     if document["schema"] != SCHEMA:
         raise ValueError(f"its schema is {document['schema']!r}, this version reads {SCHEMA}")
+    # These are opened by name before the pack: a path would be somebody else's library.
+    if not all(_LIBRARY.fullmatch(name) for name in document["needed"]):
+        raise ValueError(f"{document['needed']!r} are not names of libraries")
     answer = JitAnswer("", document["linker"], document["needed"], document["undefined"])
     return described(document["blob"], answer, target, identity)
 

@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kernelforge.contract import CONTRACT_VERSION, JitKernel
-from kernelforge.errors import LockfileError
+from kernelforge.contract import JitKernel
 from kernelforge.loader.budget import DEFAULT_BUDGET_S, Budget
 from kernelforge.loader.cache import PackCache
 from kernelforge.loader.driver import find_device
@@ -29,7 +28,7 @@ from kernelforge.loader.preload import devices_to_preload, preload_pack
 from kernelforge.loader.runtime import check_driver, prepare_runtime
 from kernelforge.loader.select import select_profile
 from kernelforge.loader.stats import LoadStats, StepClock
-from kernelforge.loader.trust import Trust, TrustedBytes, read_trusted
+from kernelforge.loader.trust import Trust, parse_trusted, read_trusted
 from kernelforge.lockfile import LockedPack, Lockfile
 
 if TYPE_CHECKING:
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 # How an object's entries are called: recorded at build, because a pack of another kind fails only at its first call.
-_ABI = "tvm-ffi"
 
 
 def load(
@@ -90,7 +88,7 @@ def load(
     with clock.step("read_lockfile"):
         trusted = read_trusted(lockfile, trust)
     with clock.step("parse_lockfile"):
-        lock = _parse(trusted)
+        lock = parse_trusted(trusted)
     with clock.step("find_device"):
         found = device if isinstance(device, FoundDevice) else find_device(device)
     with clock.step("select_profile"):
@@ -126,22 +124,6 @@ def load(
             kernels.require(require)
     _log.info("%s for %s, lockfile %s", kernels.stats(), chosen, trusted.digest)
     return kernels
-
-
-def _parse(trusted: TrustedBytes) -> Lockfile:
-    read = Lockfile.parse_pinned if trusted.is_pinned else Lockfile.parse
-    lock = read(trusted.data, where=trusted.where)
-    for what, found, expected in (
-        ("call interface", lock.abi, _ABI),
-        ("version of the kernel contract", lock.contract, CONTRACT_VERSION),
-    ):
-        if found != expected:
-            raise LockfileError(
-                f"its {what} is {found!r}, this loader's is {expected!r}",
-                hint="install the kernelforge that built the lockfile, or build again with this one",
-                where=trusted.where,
-            )
-    return lock
 
 
 def _places(

@@ -1,7 +1,7 @@
 """Why a lockfile may be believed: the caller's word, checked before a byte of the lockfile is parsed.
 
-A lockfile decides which native code runs, so nothing here trusts a place: not a store, not a path, not a name. Knows
-nothing of what a lockfile says.
+A lockfile decides which native code runs, so nothing here trusts a place: not a store, not a path, not a name. What a
+trusted lockfile says is for the next steps; here only whether this version can call what it has.
 """
 
 from __future__ import annotations
@@ -9,9 +9,12 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
+from kernelforge.contract import CONTRACT_VERSION
 from kernelforge.digest import Digest
 from kernelforge.errors import LockfileError, UntrustedLockfile, UsageError
-from kernelforge.lockfile import SIZE_LIMIT_BYTES
+from kernelforge.lockfile import SIZE_LIMIT_BYTES, Lockfile
+
+_ABI = "tvm-ffi"
 
 
 @dataclass(frozen=True)
@@ -84,3 +87,20 @@ def _read(path: str | os.PathLike[str]) -> bytes:
         raise LockfileError(
             f"the lockfile cannot be read: {error.strerror or error}", hint="check the path", where=os.fspath(path)
         ) from error
+
+
+def parse_trusted(trusted: TrustedBytes) -> Lockfile:
+    """The lockfile, if this version can call what it has; ``LockfileError`` if not, or if it is none."""
+    read = Lockfile.parse_pinned if trusted.is_pinned else Lockfile.parse
+    lock = read(trusted.data, where=trusted.where)
+    for what, found, expected in (
+        ("call interface", lock.abi, _ABI),
+        ("version of the kernel contract", lock.contract, CONTRACT_VERSION),
+    ):
+        if found != expected:
+            raise LockfileError(
+                f"its {what} is {found!r}, this loader's is {expected!r}",
+                hint="install the kernelforge that built the lockfile, or build again with this one",
+                where=trusted.where,
+            )
+    return lock

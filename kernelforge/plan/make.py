@@ -73,10 +73,11 @@ def make_plan(
 
 
 def _sources(kernel: str, tree: SourceTree) -> KernelSources:
+    kernel_class = import_kernel(kernel)  # first: it says what is wrong with a name
     return KernelSources(
         device=device_fingerprint(kernel, tree),
         launch=launch_fingerprint(kernel, tree),
-        compile_options=import_kernel(kernel).compile_options,
+        compile_options=kernel_class.compile_options,
     )
 
 

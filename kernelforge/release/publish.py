@@ -1,7 +1,7 @@
 """Writes a lockfile: to the working folder for review in git, and to the store for pods.
 
-The order is the promise: a lockfile is in a store only when every blob it names is. Writing is by rename and only when
-the bytes differ, so that a build that changed nothing leaves files and git alone.
+The order is the promise: a lockfile is in a store only when every pack that it names is. Writing is by rename and only
+when the bytes differ, so that a build that changed nothing leaves files and git alone.
 """
 
 from __future__ import annotations

@@ -235,3 +235,39 @@ def test_lockfile_has_no_run_dependent_facts(project: Path) -> None:
     lock = Lockfile.parse(data)
     assert set(facts["keys"]) == {str(entry.key_digest) for entry in lock.entries}
     assert facts["lock"] == str(lock.digest)
+
+
+def test_a_kernel_module_that_exits_or_prints_is_told_and_not_obeyed(tmp_path: Path) -> None:
+    """A build that is green because a kernel called sys.exit(0) has built nothing."""
+    kernel = (
+        "from dataclasses import dataclass\nfrom tests.kernel_family import Copy\n\nclass Mine(Copy):\n"
+        "    @dataclass(frozen=True)\n    class CompileKey(Copy.CompileKey):\n        pass\n\nprint('in between')\n"
+    )
+    for name, ending in (("exits", "raise SystemExit(0)\n"), ("prints", "")):
+        (tmp_path / f"{name}_here.py").write_text(kernel + ending)
+        manifest = write_manifest(tmp_path, ("Copy", "{width: 32}"), name=name)
+        manifest.write_text(manifest.read_text().replace("tests.kernel_family:Copy", f"{name}_here:Mine"))
+    exits = run("plan", "exits.yaml", "--store", "file:store", "--json", cwd=tmp_path)
+    assert exits.code == 2
+    assert "importing exits_here failed: SystemExit" in exits.err
+    elsewhere = write_manifest(tmp_path, ("Copy", "{width: 32}"), name="elsewhere")
+    elsewhere.write_text(elsewhere.read_text().replace("tests.kernel_family:Copy", "prints_here:Copy"))
+    renamed = run("plan", elsewhere, "--store", "file:store", "--json", cwd=tmp_path)
+    assert renamed.code == 2
+    assert "write tests.kernel_family:Copy" in renamed.err
+    prints = run("plan", "prints.yaml", "--store", "file:store", "--json", cwd=tmp_path)
+    assert "in between" in prints.err
+    assert "in between" not in prints.out
+
+
+def test_a_folder_whose_name_means_something_in_a_url_can_hold_the_store(tmp_path: Path) -> None:
+    folder = tmp_path / "a %41 #b"
+    folder.mkdir()
+    assert run("plan", write_manifest(folder, ("Copy", "{width: 32}")), "--json", cwd=folder).totals["misses"] == 1
+
+
+def test_output_that_nobody_reads_is_no_failure(project: Path) -> None:
+    command = f"{sys.executable} -m kernelforge.cli.main report --format json | true; exit ${{PIPESTATUS[0]}}"
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    done = subprocess.run(["bash", "-c", command], cwd=project / "clone", env=environment, check=False)
+    assert done.returncode == 0
