@@ -152,7 +152,9 @@ def measured(way: str, task: dict[str, Any]) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         if way.startswith("cold"):
             task = {**task, "cache": f"{folder}/cache"}
-        command = [sys.executable, str(Path(__file__).with_name("cold_start_child.py")), way, json.dumps(task)]
+        written = Path(folder, "task.json")
+        written.write_text(json.dumps(task))  # 1,000 keys are too long for an argument
+        command = [sys.executable, str(Path(__file__).with_name("cold_start_child.py")), way, str(written)]
         # The compiler leaves files in its working folder.
         done = subprocess.run(
             command, capture_output=True, text=True, env={**os.environ, **_CREDENTIALS}, cwd=folder, check=False

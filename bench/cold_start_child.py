@@ -40,7 +40,7 @@ class Task:
 
 def main() -> None:
     """Run the way that ``sys.argv`` names."""
-    task = Task(**json.loads(sys.argv[2]))
+    task = Task(**json.loads(Path(sys.argv[2]).read_text()))
     _bring_up(task)
     result = WAYS[sys.argv[1]](task)
     result.setdefault("total", sum(result.values()))
