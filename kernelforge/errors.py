@@ -159,8 +159,6 @@ class LoadError(KernelForgeError):
 class UntrustedLockfile(LoadError):
     """The lockfile's bytes are not those that the caller trusts."""
 
-    exit_code = 2
-
 
 class DeviceMismatch(LoadError):
     """The device in use is none that the lockfile has kernels for, or it contradicts its profile."""

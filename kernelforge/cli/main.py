@@ -1,6 +1,7 @@
 """The ``kernelforge`` command: the list of commands, and how an error becomes a message and an exit code.
 
-0 all good, 1 some kernels failed or a policy tripped, 2 bad input, 3 store or toolchain trouble, 130 interrupted.
+0 all good, 1 some kernels failed or a policy tripped, 2 bad input, 3 store or toolchain trouble or what must not be
+loaded, 130 interrupted.
 Commands are imported when they are called, so that each pays only for what it uses.
 """
 
