@@ -21,6 +21,8 @@ from kernelforge.key_memo import ExactMemo, KeyMemo
 
 # Part of every key digest in the place of this module's source: raise it when a change here changes objects.
 CONTRACT_VERSION = 1
+# How an object is called. In keys and lockfiles, because an object of another convention would load and then fail.
+ABI = "tvm-ffi"
 
 # What an instance remembers of its dispatch: 0.5 kB an answer, and serving sees fewer different shapes than this.
 _DISPATCHED_LIMIT = 4096

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kernelforge.builder.build import BuildResult, BuiltKey
-from kernelforge.contract import CONTRACT_VERSION
-from kernelforge.keys.key_digest import ABI
+from kernelforge.contract import ABI, CONTRACT_VERSION
 from kernelforge.lockfile import LockedEntry, LockedKernel, Lockfile
 from kernelforge.plan import Hit, Miss, Plan, PlannedKey, StoreTrouble
 from kernelforge.reporting import Failure, Outcome, Report, ReportEntry

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kernelforge.contract import CONTRACT_VERSION
+from kernelforge.contract import ABI, CONTRACT_VERSION
 from kernelforge.digest import Digest
 from kernelforge.encoding import encode, fields_json, labelled
 from kernelforge.errors import InputError
@@ -23,8 +23,6 @@ from kernelforge.target import Target
 # Raise it when the digested bytes change for an unchanged kernel, and when the builder compiles differently (options
 # of its own, appended arguments). Golden vectors in tests/keys fail when that is forgotten.
 KEY_SCHEMA_VERSION = 2
-# How an object is called. In the key, because an object of another convention would load and then fail.
-ABI = "tvm-ffi"
 
 _Json = Mapping[str, Any]
 

@@ -9,12 +9,10 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from kernelforge.contract import CONTRACT_VERSION
+from kernelforge.contract import ABI, CONTRACT_VERSION
 from kernelforge.digest import Digest
 from kernelforge.errors import LockfileError, UntrustedLockfile, UsageError
 from kernelforge.lockfile import SIZE_LIMIT_BYTES, Lockfile
-
-_ABI = "tvm-ffi"
 
 
 @dataclass(frozen=True)
@@ -94,7 +92,7 @@ def parse_trusted(trusted: TrustedBytes) -> Lockfile:
     read = Lockfile.parse_pinned if trusted.is_pinned else Lockfile.parse
     lock = read(trusted.data, where=trusted.where)
     for what, found, expected in (
-        ("call interface", lock.abi, _ABI),
+        ("call interface", lock.abi, ABI),
         ("version of the kernel contract", lock.contract, CONTRACT_VERSION),
     ):
         if found != expected:
