@@ -15,9 +15,9 @@ class FailingStore(MemoryStore):
         self._prefix = prefix
         self.asked: list[str] = []
 
-    def get(self, name: str, *, limit_bytes: int) -> bytes:
+    def get_versioned(self, name: str, *, limit_bytes: int) -> tuple[bytes, str]:
         self._check(name)
-        return super().get(name, limit_bytes=limit_bytes)
+        return super().get_versioned(name, limit_bytes=limit_bytes)
 
     def size(self, name: str) -> int:
         self._check(name)

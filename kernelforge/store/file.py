@@ -19,10 +19,12 @@ from pathlib import Path
 from kernelforge.errors import ObjectCorrupt, StoreDenied, StoreError, StoreFull, StoreUnavailable
 from kernelforge.store.interface import (
     PruneStore,
+    StoredObject,
     Traffic,
     TrafficMeter,
     compare_with_existing,
     larger_than,
+    moved_on,
     no_such_object,
 )
 from kernelforge.store.layout import check_name, is_name
@@ -47,15 +49,19 @@ class FileStore(PruneStore):
         return self._meter.reading()
 
     def get(self, name: str, *, limit_bytes: int) -> bytes:
+        return self.get_versioned(name, limit_bytes=limit_bytes)[0]
+
+    def get_versioned(self, name: str, *, limit_bytes: int) -> tuple[bytes, str]:
         path = self._path(name)
         self._meter.add(gets=1)
         with _our_errors(path, absent=no_such_object(str(path))), open(path, "rb", opener=_open_at_once) as file:
-            _check_is_file(os.fstat(file.fileno()), path)
+            status = os.fstat(file.fileno())
+            _check_is_file(status, path)
             data = file.read(limit_bytes + 1)
         if len(data) > limit_bytes:
             raise larger_than(limit_bytes, str(path))
         self._meter.add(bytes_read=len(data))
-        return data
+        return data, _version(status)
 
     def size(self, name: str) -> int:
         path = self._path(name)
@@ -81,16 +87,40 @@ class FileStore(PruneStore):
         self._meter.add(bytes_written=len(data))
         return True
 
-    def names(self, prefix: str = "") -> Iterator[str]:
-        start = prefix.rpartition("/")[0]
-        for name in self._walk(self._path(start) if start else self._root):
-            if name.startswith(prefix):
-                yield name
-
-    def delete(self, name: str) -> None:
+    def replace(self, name: str, data: bytes, *, version: str) -> None:
         path = self._path(name)
+        self._meter.add(puts=1)
+        with _our_errors(path, absent=moved_on(str(path))), _turn_in(path.parent):
+            unfinished = path.with_name(f".unfinished-{secrets.token_hex(8)}")
+            try:
+                _check_version(path, version)
+                _write_through(unfinished, data)
+                os.replace(unfinished, path)
+            finally:
+                unfinished.unlink(missing_ok=True)
+        self._meter.add(bytes_written=len(data))
+
+    def listed(self, prefix: str = "") -> Iterator[StoredObject]:
+        start = prefix.rpartition("/")[0]
+        self._meter.add(lists=1)
+        for entry, name in self._walk(self._path(start) if start else self._root):
+            if name.startswith(prefix):
+                with _our_errors(Path(entry.path)):
+                    try:
+                        status = entry.stat()
+                    except FileNotFoundError:
+                        continue
+                yield StoredObject(name, status.st_size, status.st_mtime, _version(status))
+
+    def delete(self, name: str, *, version: str | None = None) -> None:
+        path = self._path(name)
+        self._meter.add(deletes=1)
         with _our_errors(path), contextlib.suppress(FileNotFoundError):
-            if path.is_dir() and not path.is_symlink():
+            if version is not None:
+                with _turn_in(path.parent):
+                    _check_version(path, version)
+                    path.unlink()
+            elif path.is_dir() and not path.is_symlink():
                 # Damage, and perhaps somebody's only copy of something: moved out of the way, not destroyed.
                 path.rename(path.with_name(f".moved-{secrets.token_hex(8)}"))
             else:
@@ -100,8 +130,8 @@ class FileStore(PruneStore):
         check_name(name)
         return self._root / name
 
-    def _walk(self, folder: Path) -> Iterator[str]:
-        """Names of the files below ``folder``; a folder that is absent, or goes away meanwhile, has none."""
+    def _walk(self, folder: Path) -> Iterator[tuple[os.DirEntry[str], str]]:
+        """The files below ``folder`` and their names; a folder that is absent, or goes away meanwhile, has none."""
         with _our_errors(folder):
             try:
                 with os.scandir(folder) as found:
@@ -113,7 +143,32 @@ class FileStore(PruneStore):
             if is_name(name) and entry.is_dir():
                 yield from self._walk(Path(entry.path))
             elif is_name(name):
-                yield name
+                yield entry, name
+
+
+def _version(status: os.stat_result) -> str:
+    """Differs after every ``replace``: that brings a new file, and an inode that is used again has a later time."""
+    return f"{status.st_ino}-{status.st_mtime_ns}-{status.st_size}"
+
+
+def _check_version(path: Path, version: str) -> None:
+    if _version(os.stat(path)) != version:
+        raise moved_on(str(path))
+
+
+@contextlib.contextmanager
+def _turn_in(folder: Path) -> Iterator[None]:
+    """One at a time changes or removes what is in ``folder``.
+
+    The lock is the kernel's and ends with its holder; writers on other machines are held back only where the file
+    system shares it.
+    """
+    handle = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
 
 
 def _write_through(path: Path, data: bytes) -> None:
@@ -138,20 +193,12 @@ def _publish(unfinished: Path, path: Path) -> bool:
 
 
 def _publish_by_rename(unfinished: Path, path: Path) -> bool:
-    """``_publish`` where hard links do not exist: rename replaces, so writers take turns.
-
-    The lock is the kernel's and ends with its holder; writers on other machines are held back only where the file
-    system shares it.
-    """
-    folder = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        fcntl.flock(folder, fcntl.LOCK_EX)
+    """``_publish`` where hard links do not exist: rename replaces, so writers take turns."""
+    with _turn_in(path.parent):
         if os.path.lexists(path):
             return False
         os.rename(unfinished, path)
         return True
-    finally:
-        os.close(folder)
 
 
 def _open_at_once(path: str, flags: int) -> int:

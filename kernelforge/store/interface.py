@@ -1,8 +1,8 @@
 """What a store can do, in three tiers: read < write < prune. Callers ask for the least tier that serves them.
 
-A store holds named, immutable byte strings. It knows nothing of blobs, records or lockfiles: ``layout`` has the names,
-``blobs`` and ``actions`` the meaning. There is no ``exists``: the answer would be old before it is used, so ask for the
-object (or its size) and let ``ObjectMissing`` say that it is not there.
+A store holds named byte strings, immutable but for the few that ``replace`` moves. It knows nothing of blobs, records
+or lockfiles: ``layout`` has the names, ``blobs`` and ``actions`` the meaning. There is no ``exists``: the answer would
+be old before it is used, so ask for the object (or its size) and let ``ObjectMissing`` say that it is not there.
 
 Every method raises ``UsageError`` for a name that ``layout.check_name`` refuses, and these, which callers tell apart:
 
@@ -11,7 +11,7 @@ Every method raises ``UsageError`` for a name that ``layout.check_name`` refuses
     StoreDenied       our credentials or permissions do not suffice
     StoreUnavailable  no answer in time, or one that says: not now
     StoreFull         no room, or a read-only place (writes only)
-    ObjectConflict    the name holds other bytes (``create`` only)
+    ObjectConflict    the name holds other bytes (``create``), or another version than the one asked for
 """
 
 from __future__ import annotations
@@ -32,13 +32,29 @@ class Traffic:
     gets: int = 0
     heads: int = 0
     puts: int = 0
+    lists: int = 0
+    deletes: int = 0
     bytes_read: int = 0
     bytes_written: int = 0
 
     @property
     def requests(self) -> int:
         """All requests for objects, whatever they asked."""
-        return self.gets + self.heads + self.puts
+        return self.gets + self.heads + self.puts + self.lists + self.deletes
+
+
+@dataclass(frozen=True, slots=True)
+class StoredObject:
+    """One object as a listing shows it.
+
+    ``modified_s`` is when it was written, in seconds since 1970 by the store's own clock; compare it with times of the
+    same store only. ``version`` changes with the bytes, and in some stores with every write.
+    """
+
+    name: str
+    size_bytes: int
+    modified_s: float
+    version: str
 
 
 class ReadStore(Protocol):
@@ -69,15 +85,35 @@ class WriteStore(ReadStore, Protocol):
         ``ObjectConflict`` if other bytes were. Of several callers at once exactly one wins.
         """
 
+    def get_versioned(self, name: str, *, limit_bytes: int) -> tuple[bytes, str]:
+        """``get``, and the version that ``replace`` wants to see."""
+
+    def replace(self, name: str, data: bytes, *, version: str) -> None:
+        """Put ``data`` in the place of the object that has ``version``; readers see the old bytes or the new ones.
+
+        ``ObjectConflict`` if it has another version by now, or is gone. Of several callers with one version at most
+        one wins. After ``StoreUnavailable`` it is not known whether the bytes were replaced: read them.
+        """
+
 
 class PruneStore(WriteStore, Protocol):
     """What repair and garbage collection need."""
 
-    def names(self, prefix: str = "") -> Iterator[str]:
-        """Every name that starts with ``prefix``, in no particular order; unfinished writes are not among them."""
+    def listed(self, prefix: str = "") -> Iterator[StoredObject]:
+        """Every object whose name starts with ``prefix``, in no particular order; unfinished writes are not among them.
 
-    def delete(self, name: str) -> None:
-        """Remove whatever stands under this name; nothing to remove is fine."""
+        An object that is written or deleted meanwhile may or may not be seen; every other one is.
+        """
+
+    def names(self, prefix: str = "") -> Iterator[str]:
+        """The names of what is ``listed``."""
+        return (found.name for found in self.listed(prefix))
+
+    def delete(self, name: str, *, version: str | None = None) -> None:
+        """Remove whatever stands under this name; nothing to remove is fine.
+
+        With ``version``, ``ObjectConflict`` if the object has another one by now; it stays then.
+        """
 
 
 class TrafficMeter:
@@ -108,6 +144,11 @@ def larger_than(limit_bytes: int, where: str) -> ObjectCorrupt:
     return ObjectCorrupt(
         f"larger than the {limit_bytes} bytes that can be right", hint="delete it and build again", where=where
     )
+
+
+def moved_on(where: str) -> ObjectConflict:
+    """The error for an object that is not the version that a caller has seen."""
+    return ObjectConflict("somebody else has changed it meanwhile", hint="read it again, then decide", where=where)
 
 
 def compare_with_existing(store: ReadStore, name: str, data: bytes) -> bool:

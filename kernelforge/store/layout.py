@@ -5,9 +5,16 @@
     v1/<domain>/actions/ab/<64 hex>.json                   build record of a key digest
     v1/<domain>/conflicts/<key>/<outputs>.json             a second, different result for the same key digest
     v1/locks/sha256/<64 hex>.json                          lockfile, named by its own sha256
+    v1/locks/sha256/<64 hex>.sig/<key id>.dsse.json        a signature over that lockfile
     v1/locks/sha256/<64 hex>.about/<kind>-<64 hex>.json    a document about that lockfile, named by its own sha256
+    v1/refs/<deployment>/<channel>.dsse.json               which lockfile a channel points at: signed, moved
+    v1/refs-log/<deployment>/<channel>/<serial>.json       every move of that channel
+    v1/pins/<name>.json                                    a lockfile that is kept whatever else happens
+    v1/gc/...                                              what garbage collection and publishers tell each other
+    v1/quarantine/...                                      damaged objects, and the evidence
 
 A domain (``dev``, ``release``) keeps build records of different trust apart. Blobs need none: their name proves them.
+All but refs, and two documents under ``gc`` and ``quarantine``, are written once.
 """
 
 from __future__ import annotations
@@ -23,7 +30,15 @@ _PART = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _WORD = re.compile(r"[a-z][a-z0-9-]{0,31}")
 _NAME_LIMIT = 512
 #: Words that stand, or will stand, where a domain stands.
-_RESERVED = frozenset({"blobs", "locks", "refs", "refs-log", "pins", "gc"})
+_RESERVED = frozenset({"blobs", "locks", "refs", "refs-log", "pins", "gc", "quarantine"})
+_KEY_ID = re.compile(r"[0-9a-f]{8,64}")
+
+GC_PREFIX = "v1/gc/"
+LOCKS_PREFIX = "v1/locks/sha256/"
+PINS_PREFIX = "v1/pins/"
+QUARANTINE_PREFIX = "v1/quarantine/"
+REFS_PREFIX = "v1/refs/"
+REFS_LOG_PREFIX = "v1/refs-log/"
 
 
 def blob_name(stored_digest: Digest) -> str:
@@ -44,6 +59,37 @@ def conflict_name(domain: str, key_digest: Digest, outputs_digest: Digest) -> st
 def lock_name(lock_digest: Digest) -> str:
     """Where a lockfile is."""
     return f"v1/locks/sha256/{lock_digest.hex}.json"
+
+
+def signature_name(lock_digest: Digest, key_id: str) -> str:
+    """Where the signature over a lockfile by the key with this id (hexadecimal) is."""
+    if not _KEY_ID.fullmatch(key_id):
+        raise UsageError(f"{key_id!r} is not the id of a key", hint="it has 8 to 64 hexadecimal digits")
+    return f"{LOCKS_PREFIX}{lock_digest.hex}.sig/{key_id}.dsse.json"
+
+
+def ref_name(deployment: str, channel: str) -> str:
+    """Where the signed ref of a channel is."""
+    return f"{REFS_PREFIX}{_part(deployment, 'deployment')}/{_part(channel, 'channel')}.dsse.json"
+
+
+def ref_log_name(deployment: str, channel: str, serial: int) -> str:
+    """Where the move of a channel to this serial is written down; names of one channel sort by serial."""
+    return f"{REFS_LOG_PREFIX}{_part(deployment, 'deployment')}/{_part(channel, 'channel')}/{serial:010d}.json"
+
+
+def pin_name(name: str) -> str:
+    """Where a pin is."""
+    return f"{PINS_PREFIX}{_part(name, 'pin')}.json"
+
+
+def _part(name: str, what: str) -> str:
+    # Room for what is put behind it; a name of the longest kind would not be one with it.
+    if not _PART.fullmatch(name) or len(name) > 100:
+        raise UsageError(
+            f"{name!r} cannot name a {what}", hint="letters, digits, '.', '_' and '-' (not first), 100 at most"
+        )
+    return name
 
 
 def about_name(lock_digest: Digest, kind: str, document_digest: Digest) -> str:

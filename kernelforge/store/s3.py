@@ -1,8 +1,8 @@
 """A store in a bucket: S3 itself, or any server that speaks it and knows conditional writes.
 
-Every upload is one PUT with ``If-None-Match: *`` and its sha256, so the server refuses to replace an object or to keep
-a damaged one. botocore is imported at the first call. It finds the credentials (environment, profile, role); locations
-hold none.
+Every upload is one conditional PUT (``If-None-Match: *``, or ``If-Match`` where an object is to be replaced) with its
+sha256, so the server refuses to replace what the caller has not seen and to keep damaged bytes. botocore is imported at
+the first call. It finds the credentials (environment, profile, role); locations hold none.
 """
 
 from __future__ import annotations
@@ -15,9 +15,17 @@ from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 from urllib.parse import quote
 
-from kernelforge.errors import ObjectConflict, ObjectMissing, StoreUnavailable, UsageError
+from kernelforge.errors import ObjectConflict, ObjectCorrupt, ObjectMissing, StoreUnavailable, UsageError
 from kernelforge.store.deadline import Deadlines, Transient, call_within
-from kernelforge.store.interface import PruneStore, Traffic, TrafficMeter, compare_with_existing, larger_than
+from kernelforge.store.interface import (
+    PruneStore,
+    StoredObject,
+    Traffic,
+    TrafficMeter,
+    compare_with_existing,
+    larger_than,
+    moved_on,
+)
 from kernelforge.store.layout import check_name, is_name
 from kernelforge.store.s3_errors import our_errors
 
@@ -59,7 +67,10 @@ class S3Store(PruneStore):
         return self._meter.reading()
 
     def get(self, name: str, *, limit_bytes: int) -> bytes:
-        def fetch(client: Any) -> bytes:
+        return self.get_versioned(name, limit_bytes=limit_bytes)[0]
+
+    def get_versioned(self, name: str, *, limit_bytes: int) -> tuple[bytes, str]:
+        def fetch(client: Any) -> tuple[bytes, str]:
             self._meter.add(gets=1)
             answer = client.get_object(Bucket=self._bucket, Key=self._prefix + name)
             size_bytes = answer.get("ContentLength")  # absent where something on the way sends it in chunks
@@ -70,7 +81,7 @@ class S3Store(PruneStore):
             if size_bytes is not None and len(data) != size_bytes:
                 raise Transient("the answer was cut short", hint="check the network", where=self._where(name))
             self._meter.add(bytes_read=len(data))
-            return data
+            return data, str(answer.get("ETag", ""))
 
         check_name(name)
         return self._call(fetch, name)
@@ -89,27 +100,46 @@ class S3Store(PruneStore):
             raise
 
     def create(self, name: str, data: bytes) -> bool:
+        try:
+            self._put(name, data, IfNoneMatch="*")
+        except ObjectConflict:
+            return compare_with_existing(self, name, data)
+        return True
+
+    def replace(self, name: str, data: bytes, *, version: str) -> None:
+        try:
+            self._put(name, data, IfMatch=version)
+        except (ObjectConflict, ObjectMissing) as error:  # of a missing key AWS says 404, others say 412
+            if self._is_ours_after_all(name, data):
+                return
+            raise moved_on(self._where(name)) from error
+
+    def _is_ours_after_all(self, name: str, data: bytes) -> bool:
+        """Whether an earlier try, whose answer was lost on the way, has put the bytes there."""
+        try:
+            return self.get(name, limit_bytes=len(data)) == data
+        except (ObjectCorrupt, ObjectMissing):
+            return False
+
+    def _put(self, name: str, data: bytes, **condition: str) -> None:
         sha256 = base64.b64encode(hashlib.sha256(data).digest()).decode()
 
         def send(client: Any) -> None:
             self._meter.add(puts=1)
             # With a sha256 of ours botocore sends no checksum trailer, which R2 and older MinIO and Ceph refuse.
             client.put_object(
-                Bucket=self._bucket, Key=self._prefix + name, Body=data, ChecksumSHA256=sha256, IfNoneMatch="*"
+                Bucket=self._bucket, Key=self._prefix + name, Body=data, ChecksumSHA256=sha256, **condition
             )
 
         check_name(name)
-        try:
-            self._call(send, name)
-        except ObjectConflict:
-            return compare_with_existing(self, name, data)
+        self._call(send, name)
         self._meter.add(bytes_written=len(data))
-        return True
 
-    def names(self, prefix: str = "") -> Iterator[str]:
+    def listed(self, prefix: str = "") -> Iterator[StoredObject]:
         request = {"Bucket": self._bucket, "Prefix": self._prefix + prefix}
 
         def ask(client: Any) -> Any:
+            self._meter.add(lists=1)
             page = client.list_objects_v2(**request)
             if "IsTruncated" not in page:  # some other page in XML, which must not pass for an empty store
                 hint = "check the endpoint and any proxy before it"
@@ -121,14 +151,33 @@ class S3Store(PruneStore):
             for item in page.get("Contents", ()):
                 name = item["Key"][len(self._prefix) :]
                 if is_name(name):
-                    yield name
+                    yield StoredObject(name, item["Size"], item["LastModified"].timestamp(), item["ETag"])
             if not page["IsTruncated"]:
                 return
             request["ContinuationToken"] = page["NextContinuationToken"]
 
-    def delete(self, name: str) -> None:
+    def delete(self, name: str, *, version: str | None = None) -> None:
+        condition = {} if version is None else {"IfMatch": version}
+
+        def ask(client: Any) -> None:
+            self._meter.add(deletes=1)
+            client.delete_object(Bucket=self._bucket, Key=self._prefix + name, **condition)
+
         check_name(name)
-        self._call(lambda client: client.delete_object(Bucket=self._bucket, Key=self._prefix + name), name)
+        try:
+            self._call(ask, name)
+        except ObjectMissing:
+            pass  # conditional deletes of a missing key say 404
+        except ObjectConflict as error:
+            self._check_gone(name, error)
+
+    def _check_gone(self, name: str, refusal: ObjectConflict) -> None:
+        """Some servers refuse the conditional delete of a missing key too, and for us nothing to remove is fine."""
+        try:
+            self.size(name)
+        except ObjectMissing:
+            return
+        raise moved_on(self._where(name)) from refusal
 
     def _check_bucket(self) -> None:
         def ask(client: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import threading
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
@@ -82,6 +83,7 @@ class StoreConformance:
             lambda: store.get(name, limit_bytes=1),
             lambda: store.size(name),
             lambda: store.create(name, b""),
+            lambda: store.replace(name, b"", version="x"),
             lambda: store.delete(name),
         ]
         for call in calls:
@@ -116,14 +118,62 @@ class StoreConformance:
 
         assert set().union(*at_once([read, read, write])) <= {None, len(large)}
 
+    def test_listing_says_size_time_and_version(self, store: PruneStore) -> None:
+        store.create("v1/a", b"12345")
+        store.create("v1/b", b"")
+        found = {entry.name: entry for entry in store.listed("v1/")}
+        assert {name: entry.size_bytes for name, entry in found.items()} == {"v1/a": 5, "v1/b": 0}
+        assert all(abs(entry.modified_s - time.time()) < 600 for entry in found.values())
+        assert found["v1/a"].version == store.get_versioned("v1/a", limit_bytes=5)[1]
+
+    def test_replace_moves_what_the_caller_has_seen(self, store: PruneStore) -> None:
+        store.create("a", b"first")
+        _, version = store.get_versioned("a", limit_bytes=5)
+        store.replace("a", b"second", version=version)
+        data, after = store.get_versioned("a", limit_bytes=6)
+        assert data == b"second"
+        assert after != version
+        with pytest.raises(ObjectConflict):
+            store.replace("a", b"third", version=version)
+        assert store.get("a", limit_bytes=6) == b"second"
+
+    def test_nothing_is_replaced_where_nothing_is(self, store: PruneStore) -> None:
+        store.create("b", b"x")
+        _, version = store.get_versioned("b", limit_bytes=1)
+        for name in ("a", "never/there"):
+            with pytest.raises(ObjectConflict):
+                store.replace(name, b"second", version=version)
+        assert list(store.names()) == ["b"]
+
+    def test_of_replacers_at_once_one_wins(self, store: PruneStore) -> None:
+        store.create("a", b"first")
+        _, version = store.get_versioned("a", limit_bytes=5)
+        offers = [bytes([number]) * 1000 for number in range(8)]
+        outcomes = at_once([partial(_try_replace, store, "a", offer, version) for offer in offers])
+        assert sorted(outcomes) == [False] * 7 + [True]
+        assert store.get("a", limit_bytes=1000) == offers[outcomes.index(True)]
+
+    def test_delete_with_a_version_spares_what_has_changed(self, store: PruneStore) -> None:
+        store.create("a", b"first")
+        _, version = store.get_versioned("a", limit_bytes=5)
+        store.replace("a", b"second", version=version)
+        with pytest.raises(ObjectConflict):
+            store.delete("a", version=version)
+        store.delete("a", version=store.get_versioned("a", limit_bytes=6)[1])
+        assert list(store.names()) == []
+        store.delete("a", version=version)
+        store.delete("never/there", version=version)
+
     def test_traffic(self, store: PruneStore) -> None:
         before = store.traffic
         assert before == Traffic()
         store.create("a", b"12345")
         store.get("a", limit_bytes=5)
         store.size("a")
-        assert store.traffic == Traffic(gets=1, heads=1, puts=1, bytes_read=5, bytes_written=5)
-        assert store.traffic.requests == 3
+        assert list(store.names()) == ["a"]
+        store.delete("a")
+        assert store.traffic == Traffic(gets=1, heads=1, puts=1, lists=1, deletes=1, bytes_read=5, bytes_written=5)
+        assert store.traffic.requests == 5
         assert before == Traffic(), "a reading is a value, not a view"
 
     def test_blobs_and_records(self, store: PruneStore) -> None:
@@ -191,3 +241,11 @@ def try_create(store: PruneStore, name: str, data: bytes) -> str:
         return "created" if store.create(name, data) else "there already"
     except ObjectConflict:
         return "conflict"
+
+
+def _try_replace(store: PruneStore, name: str, data: bytes, version: str) -> bool:
+    try:
+        store.replace(name, data, version=version)
+    except ObjectConflict:
+        return False
+    return True
