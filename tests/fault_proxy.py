@@ -83,6 +83,11 @@ def bit_flipped(exchange: Exchange) -> None:
     exchange.client.sendall(head + body[:middle] + bytes([body[middle] ^ 4]) + body[middle + 1 :])
 
 
+def answer_lost(exchange: Exchange) -> None:
+    """The server has done what it was asked, and nobody learns of it."""
+    exchange.answer()
+
+
 def instead(body: bytes) -> Fault:
     """A whole, well-formed answer with another object's bytes."""
 

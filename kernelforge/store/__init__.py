@@ -7,7 +7,7 @@ from kernelforge.store.actions import ActionCache, BuildRecord, PutOutcome
 from kernelforge.store.blobs import check_blob, get_blob, put_blob
 from kernelforge.store.deadline import Deadlines
 from kernelforge.store.interface import PruneStore, ReadStore, Traffic, WriteStore
-from kernelforge.store.locate import open_store
+from kernelforge.store.locate import open_reader, open_store
 
 __all__ = [
     "ActionCache",
@@ -20,6 +20,7 @@ __all__ = [
     "WriteStore",
     "check_blob",
     "get_blob",
+    "open_reader",
     "open_store",
     "put_blob",
 ]

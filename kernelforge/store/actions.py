@@ -7,6 +7,7 @@ evidence beside it.
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import logging
 import math
@@ -19,7 +20,7 @@ from kernelforge.digest import Digest
 from kernelforge.errors import EncodingError, InputError, ObjectConflict, ObjectCorrupt, ObjectMissing
 from kernelforge.store.blobs import check_blob
 from kernelforge.store.documents import Json, from_bytes, to_bytes
-from kernelforge.store.interface import PruneStore
+from kernelforge.store.interface import PruneStore, moved_on
 from kernelforge.store.layout import action_name, check_domain, conflict_name
 
 _log = logging.getLogger(__name__)
@@ -27,6 +28,9 @@ _log = logging.getLogger(__name__)
 SCHEMA = "kernelforge.action/1"
 #: A record is a few kilobytes: the preimage of a key and the facts of one kernel.
 RECORD_LIMIT_BYTES = 1 << 20
+
+# Each try is lost only to somebody else who repairs the same record at that moment.
+_TRIES = 5
 
 _MEMBERS = {"schema", "key_digest", "outputs", "facts", "seconds", "preimage"}
 
@@ -114,27 +118,32 @@ class ActionCache:
         """
         name = action_name(self._domain, record.key_digest)
         data = record.to_bytes()
-        try:
-            return PutOutcome.CREATED if self._store.create(name, data) else PutOutcome.SAME
-        except ObjectConflict:
-            kept = self._usable(record.key_digest)
-        if kept is None:
-            self._store.delete(name)
-            self._store.create(name, data)
-            return PutOutcome.CREATED
-        if kept.outputs_digest == record.outputs_digest:
-            return PutOutcome.SAME
-        self._keep_evidence(record, data)
-        return PutOutcome.CONFLICT
+        for _ in range(_TRIES):
+            try:
+                return PutOutcome.CREATED if self._store.create(name, data) else PutOutcome.SAME
+            except ObjectConflict:
+                kept = self._usable(record.key_digest)
+            if kept is not None and kept.outputs_digest == record.outputs_digest:
+                return PutOutcome.SAME
+            if kept is not None:
+                self._keep_evidence(record, data)
+                return PutOutcome.CONFLICT
+        raise moved_on(f"{self._store.location}: {name}")
 
     def _usable(self, key_digest: Digest) -> BuildRecord | None:
-        """The record that is there, unless nobody can use it."""
+        """The record that is there; one that nobody can use is removed, unless somebody else has repaired it."""
+        name, version = action_name(self._domain, key_digest), None
         try:
-            kept = self.get(key_digest)
+            data, version = self._store.get_versioned(name, limit_bytes=RECORD_LIMIT_BYTES)
+            kept = BuildRecord.parse(data, key_digest=key_digest, where=f"{self._store.location}: {name}")
             for blob in kept.outputs.values():
                 check_blob(self._store, blob)
         except (ObjectCorrupt, ObjectMissing) as error:
+            if version is None and isinstance(error, ObjectMissing):
+                return None
             _log.warning("replacing the build record of %s: %s", key_digest, error)
+            with contextlib.suppress(ObjectConflict):
+                self._store.delete(name, version=version)
             return None
         return kept
 

@@ -8,6 +8,7 @@ content as another blob; nothing else follows from that.
 from __future__ import annotations
 
 import logging
+from datetime import datetime, timezone
 
 from kernelforge.descriptor import Descriptor
 from kernelforge.digest import Digest
@@ -23,15 +24,20 @@ def put_blob(store: PruneStore, content: bytes, *, compress: bool = True) -> Des
     """Store ``content``, compressed where that makes it smaller, and say how.
 
     Bytes that do not match their own name answer nobody, so damage found under the blob's name is replaced, with a
-    warning in the log. Raises what ``create`` and ``delete`` raise, but never ``ObjectConflict``.
+    warning in the log and the evidence in quarantine. Raises what ``create`` and ``delete`` raise.
     """
     descriptor, stored = _encode(content, compress)
     name = blob_name(descriptor.stored_digest)
     try:
         store.create(name, stored)
     except ObjectConflict as conflict:
+        # Imported here: pods read blobs, and start faster without what only writers need.
+        from kernelforge.store.quarantine import Finder, keep_evidence, remove
+
         _log.warning("replacing a damaged blob: %s", conflict)
-        store.delete(name)
+        damaged = keep_evidence(store, name, Finder("a build that makes it again", datetime.now(timezone.utc)))
+        if damaged is not None:
+            remove(store, damaged)
         store.create(name, stored)
     return descriptor
 

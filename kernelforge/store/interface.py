@@ -16,11 +16,12 @@ Every method raises ``UsageError`` for a name that ``layout.check_name`` refuses
 
 from __future__ import annotations
 
+import operator
 import threading
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Callable, Iterator
+from dataclasses import astuple, dataclass
+from typing import Protocol, TypeAlias
 
 from kernelforge.errors import ObjectConflict, ObjectCorrupt, ObjectMissing, StoreUnavailable
 
@@ -42,6 +43,9 @@ class Traffic:
         """All requests for objects, whatever they asked."""
         return self.gets + self.heads + self.puts + self.lists + self.deletes
 
+    def __add__(self, other: Traffic) -> Traffic:
+        return Traffic(*map(operator.add, astuple(self), astuple(other)))
+
 
 @dataclass(frozen=True, slots=True)
 class StoredObject:
@@ -55,6 +59,9 @@ class StoredObject:
     size_bytes: int
     modified_s: float
     version: str
+
+
+Page: TypeAlias = tuple[list[StoredObject], "str | None"]
 
 
 class ReadStore(Protocol):
@@ -114,6 +121,29 @@ class PruneStore(WriteStore, Protocol):
 
         With ``version``, ``ObjectConflict`` if the object has another one by now; it stays then.
         """
+
+
+class RemoteStore(PruneStore, Protocol):
+    """A server that is asked over a network, one try a call; ``RetryingStore`` makes a dependable store of it."""
+
+    def page(self, prefix: str, after: str | None) -> Page:
+        """One request of ``listed``, so that a page that failed can be asked for again.
+
+        The objects of one page and what to give as ``after`` for the next; None: the first page, or no next.
+        """
+
+    def refuses_damage(self, name: str) -> bool:
+        """Whether an upload whose bytes are not those of its sha256 is refused; nothing stays under ``name``."""
+
+
+def all_pages(page: Callable[[str | None], Page]) -> Iterator[StoredObject]:
+    """Every object of every page."""
+    after = None
+    while True:
+        found, after = page(after)
+        yield from found
+        if after is None:
+            return
 
 
 class TrafficMeter:

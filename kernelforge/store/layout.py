@@ -31,6 +31,9 @@ _WORD = re.compile(r"[a-z][a-z0-9-]{0,31}")
 _NAME_LIMIT = 512
 #: Words that stand, or will stand, where a domain stands.
 _RESERVED = frozenset({"blobs", "locks", "refs", "refs-log", "pins", "gc", "quarantine"})
+_SELF_NAMED = re.compile(
+    r"v1/blobs/sha256/([0-9a-f]{2})/(?P<blob>\1[0-9a-f]{62})|v1/locks/sha256/(?P<lock>[0-9a-f]{64})\.json"
+)
 _KEY_ID = re.compile(r"[0-9a-f]{8,64}")
 
 GC_PREFIX = "v1/gc/"
@@ -44,6 +47,12 @@ REFS_LOG_PREFIX = "v1/refs-log/"
 def blob_name(stored_digest: Digest) -> str:
     """Where stored bytes are."""
     return f"v1/blobs/sha256/{stored_digest.hex[:2]}/{stored_digest.hex}"
+
+
+def digest_in(name: str) -> Digest | None:
+    """The sha256 that the object of this name must have: that of blobs and lockfiles. None: the name says nothing."""
+    named = _SELF_NAMED.fullmatch(name)
+    return Digest(named["blob"] or named["lock"]) if named else None
 
 
 def action_name(domain: str, key_digest: Digest) -> str:
@@ -99,9 +108,14 @@ def about_name(lock_digest: Digest, kind: str, document_digest: Digest) -> str:
     return f"v1/locks/sha256/{lock_digest.hex}.about/{kind}-{document_digest.hex}.json"
 
 
+def is_domain(domain: str) -> bool:
+    """Whether ``domain`` can stand in a name without being taken for something else."""
+    return bool(_WORD.fullmatch(domain)) and domain not in _RESERVED
+
+
 def check_domain(domain: str) -> None:
-    """``UsageError`` unless ``domain`` can stand in a name without being taken for something else."""
-    if not _WORD.fullmatch(domain) or domain in _RESERVED:
+    """``UsageError`` unless ``is_domain``."""
+    if not is_domain(domain):
         raise UsageError(
             f"{domain!r} is not a domain of build records",
             hint=f"use lower-case letters, digits and hyphens, and none of {', '.join(sorted(_RESERVED))}",

@@ -6,7 +6,7 @@ Readers of a single blob need neither: its digest is proof enough.
 
 from __future__ import annotations
 
-from kernelforge.errors import ObjectConflict, ObjectMissing
+from kernelforge.errors import ObjectConflict, ObjectCorrupt, ObjectMissing
 from kernelforge.store.documents import from_bytes, to_bytes
 from kernelforge.store.interface import ReadStore, WriteStore
 from kernelforge.store.layout import MARKER
@@ -16,12 +16,18 @@ _LIMIT_BYTES = 64 << 10
 
 
 def check(store: ReadStore) -> None:
-    """``FormatUnknown`` if the store has another major version; a store with no marker is a new one."""
+    """``FormatUnknown`` if the store has another major version; a store with no marker is a new one.
+
+    ``ObjectCorrupt`` for a marker that cannot be read: nobody can tell the version then, so it is never replaced.
+    """
     try:
         data = store.get(MARKER, limit_bytes=_LIMIT_BYTES)
+        from_bytes(data, schema=SCHEMA, where=f"{store.location}: {MARKER}")
     except ObjectMissing:
         return
-    from_bytes(data, schema=SCHEMA, where=f"{store.location}: {MARKER}")
+    except ObjectCorrupt as error:
+        hint = f"if everything else in the store is named v1/..., delete {MARKER}: the next build writes it again"
+        raise ObjectCorrupt(f"the format marker is damaged: {error.problem}", hint=hint, where=error.where) from error
 
 
 def claim(store: WriteStore) -> None:

@@ -2,7 +2,7 @@
 
 Every upload is one conditional PUT (``If-None-Match: *``, or ``If-Match`` where an object is to be replaced) with its
 sha256, so the server refuses to replace what the caller has not seen and to keep damaged bytes. botocore is imported at
-the first call. It finds the credentials (environment, profile, role); locations hold none.
+the first call, which makes the connection.
 """
 
 from __future__ import annotations
@@ -13,44 +13,35 @@ import hashlib
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
-from urllib.parse import quote
 
-from kernelforge.errors import ObjectConflict, ObjectCorrupt, ObjectMissing, StoreUnavailable, UsageError
-from kernelforge.store.deadline import Deadlines, Transient, call_within
+from kernelforge.errors import ObjectConflict, ObjectMissing, StoreUnavailable
+from kernelforge.store.deadline import Deadlines
 from kernelforge.store.interface import (
-    PruneStore,
+    Page,
+    RemoteStore,
     StoredObject,
     Traffic,
     TrafficMeter,
+    all_pages,
     compare_with_existing,
     larger_than,
     moved_on,
 )
 from kernelforge.store.layout import check_name, is_name
+from kernelforge.store.retry import Transient
+from kernelforge.store.s3_connection import S3Options, connect
 from kernelforge.store.s3_errors import our_errors
 
 _T = TypeVar("_T")
 
-DEFAULT_DEADLINES = Deadlines()
-_CONNECTIONS = 32
 
+class S3Store(RemoteStore):
+    """Objects in ``bucket`` under ``prefix``, one try a call: ``RetryingStore`` adds the others and the deadline."""
 
-class S3Store(PruneStore):
-    """Objects in ``bucket`` under ``prefix``. Calls end within ``deadlines.call_s``, retries included."""
-
-    def __init__(
-        self,
-        bucket: str,
-        *,
-        prefix: str = "",
-        endpoint_url: str | None = None,
-        region: str | None = None,
-        deadlines: Deadlines = DEFAULT_DEADLINES,
-    ) -> None:
+    def __init__(self, bucket: str, *, prefix: str, options: S3Options, deadlines: Deadlines) -> None:
         self._bucket = bucket
         self._prefix = f"{prefix}/" if prefix else ""
-        self._endpoint_url = endpoint_url
-        self._region = region
+        self._options = options
         self._deadlines = deadlines
         self._meter = TrafficMeter()
         self._connecting = threading.Lock()
@@ -58,9 +49,7 @@ class S3Store(PruneStore):
 
     @property
     def location(self) -> str:
-        options = {"endpoint": self._endpoint_url, "region": self._region}
-        query = "&".join(f"{name}={quote(value, safe=':/')}" for name, value in options.items() if value)
-        return f"s3://{self._bucket}/{self._prefix}".rstrip("/") + (f"?{query}" if query else "")
+        return f"s3://{self._bucket}/{self._prefix}".rstrip("/") + self._options.query
 
     @property
     def traffic(self) -> Traffic:
@@ -110,16 +99,7 @@ class S3Store(PruneStore):
         try:
             self._put(name, data, IfMatch=version)
         except (ObjectConflict, ObjectMissing) as error:  # of a missing key AWS says 404, others say 412
-            if self._is_ours_after_all(name, data):
-                return
             raise moved_on(self._where(name)) from error
-
-    def _is_ours_after_all(self, name: str, data: bytes) -> bool:
-        """Whether an earlier try, whose answer was lost on the way, has put the bytes there."""
-        try:
-            return self.get(name, limit_bytes=len(data)) == data
-        except (ObjectCorrupt, ObjectMissing):
-            return False
 
     def _put(self, name: str, data: bytes, **condition: str) -> None:
         sha256 = base64.b64encode(hashlib.sha256(data).digest()).decode()
@@ -136,25 +116,28 @@ class S3Store(PruneStore):
         self._meter.add(bytes_written=len(data))
 
     def listed(self, prefix: str = "") -> Iterator[StoredObject]:
+        return all_pages(lambda after: self.page(prefix, after))
+
+    def page(self, prefix: str, after: str | None) -> Page:
         request = {"Bucket": self._bucket, "Prefix": self._prefix + prefix}
+        if after is not None:
+            request["ContinuationToken"] = after
 
         def ask(client: Any) -> Any:
             self._meter.add(lists=1)
-            page = client.list_objects_v2(**request)
-            if "IsTruncated" not in page:  # some other page in XML, which must not pass for an empty store
-                hint = "check the endpoint and any proxy before it"
-                raise StoreUnavailable("the answer is not a listing", hint=hint, where=self._where(prefix))
-            return page
+            return client.list_objects_v2(**request)
 
-        while True:
-            page = self._call(ask, prefix)
-            for item in page.get("Contents", ()):
-                name = item["Key"][len(self._prefix) :]
-                if is_name(name):
-                    yield StoredObject(name, item["Size"], item["LastModified"].timestamp(), item["ETag"])
-            if not page["IsTruncated"]:
-                return
-            request["ContinuationToken"] = page["NextContinuationToken"]
+        answer = self._call(ask, prefix)
+        if "IsTruncated" not in answer:  # some other page in XML, which must not pass for an empty store
+            hint = "check the endpoint and any proxy before it"
+            raise StoreUnavailable("the answer is not a listing", hint=hint, where=self._where(prefix))
+        named = ((item["Key"][len(self._prefix) :], item) for item in answer.get("Contents", ()))
+        found = [
+            StoredObject(name, item["Size"], item["LastModified"].timestamp(), item["ETag"])
+            for name, item in named
+            if is_name(name)
+        ]
+        return found, answer["NextContinuationToken"] if answer["IsTruncated"] else None
 
     def delete(self, name: str, *, version: str | None = None) -> None:
         condition = {} if version is None else {"IfMatch": version}
@@ -170,6 +153,28 @@ class S3Store(PruneStore):
             pass  # conditional deletes of a missing key say 404
         except ObjectConflict as error:
             self._check_gone(name, error)
+
+    def refuses_damage(self, name: str) -> bool:
+        sha256 = base64.b64encode(hashlib.sha256(b"what was meant").digest()).decode()
+        upload = {"Key": self._prefix + name, "Body": b"damaged", "ChecksumSHA256": sha256, "IfNoneMatch": "*"}
+
+        def send(client: Any) -> bool:
+            from botocore.exceptions import ClientError
+
+            self._meter.add(puts=1)
+            try:
+                client.put_object(Bucket=self._bucket, **upload)
+            except ClientError as error:
+                if error.response["ResponseMetadata"]["HTTPStatusCode"] == 400:
+                    return True
+                raise
+            return False
+
+        check_name(name)
+        is_refused = self._call(send, name)
+        if not is_refused:
+            self.delete(name)
+        return is_refused
 
     def _check_gone(self, name: str, refusal: ObjectConflict) -> None:
         """Some servers refuse the conditional delete of a missing key too, and for us nothing to remove is fine."""
@@ -194,44 +199,13 @@ class S3Store(PruneStore):
         return f"s3://{self._bucket}/{self._prefix}{name}"
 
     def _call(self, operation: Callable[[Any], _T], name: str) -> _T:
-        where = self._where(name)
-
-        def once() -> _T:
-            client = self._client()
-            with our_errors(where):
-                return operation(client)
-
-        return call_within(self._deadlines.call_s, once, where=where)
+        client = self._client()
+        with our_errors(self._where(name)):
+            return operation(client)
 
     def _client(self) -> Any:
         """The connection, made at the first call: every thread that finds none waits for the one that makes it."""
         with self._connecting:
             if self._connection is None:
-                self._connection = _connect(self._endpoint_url, self._region, self._deadlines)
+                self._connection = connect(self._options, self._deadlines)
             return self._connection
-
-
-def _connect(endpoint_url: str | None, region: str | None, deadlines: Deadlines) -> Any:
-    """A botocore client that neither retries (we do, with one deadline) nor waits long for an instance's role."""
-    try:
-        import botocore.config
-        import botocore.session
-    except ImportError as error:
-        raise UsageError("s3 stores need botocore", hint="pip install 'kernelforge[s3]'", where="s3") from error
-    session = botocore.session.Session()
-    session.set_config_variable("metadata_service_timeout", 1)
-    session.set_config_variable("metadata_service_num_attempts", 1)
-    config = botocore.config.Config(
-        connect_timeout=deadlines.connect_s,
-        read_timeout=deadlines.read_s,
-        retries={"total_max_attempts": 1},
-        max_pool_connections=_CONNECTIONS,
-        request_checksum_calculation="when_required",
-        response_checksum_validation="when_required",
-        s3={"addressing_style": "path" if endpoint_url else "auto"},
-    )
-    try:
-        with our_errors("s3"):
-            return session.create_client("s3", endpoint_url=endpoint_url, region_name=region, config=config)
-    except ValueError as error:
-        raise UsageError(str(error), hint="an endpoint reads http://host:port", where="s3") from error

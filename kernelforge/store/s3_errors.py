@@ -8,11 +8,21 @@ from collections.abc import Iterator
 from typing import Any
 
 from kernelforge.errors import ObjectConflict, StoreDenied, StoreError, StoreFull, StoreUnavailable
-from kernelforge.store.deadline import Transient
 from kernelforge.store.interface import no_such_object
+from kernelforge.store.retry import Transient
 
 # Refusals that do not come with status 401 or 403 from every server: expired tokens are 400, another region is 301.
 _DENIED_CODES = frozenset({"ExpiredToken", "InvalidToken", "AuthorizationHeaderMalformed", "PermanentRedirect"})
+_REGION_CODES = frozenset(
+    {"AuthorizationHeaderMalformed", "PermanentRedirect", "IllegalLocationConstraintException", "301", "400"}
+)
+_DENIED_HINT = "check the credentials, the region and what they permit here"
+_DENIED_HINTS = {
+    "ExpiredToken": "get new credentials: the session token has expired",
+    "InvalidAccessKeyId": "check AWS_ACCESS_KEY_ID, and that it is one of this endpoint",
+    "SignatureDoesNotMatch": "check AWS_SECRET_ACCESS_KEY",
+    "RequestTimeTooSkewed": "set this machine's clock",
+}
 # Load, a lost race between conditional writes, and uploads damaged on their way.
 _TRANSIENT_CODES = frozenset(
     {"SlowDown", "RequestTimeout", "ConditionalRequestConflict", "OperationAborted", "BadDigest", "IncompleteBody"}
@@ -49,8 +59,13 @@ def _answered(response: Any, where: str) -> StoreError:
         return StoreFull(problem, hint="make room in the bucket or raise its quota", where=where)
     if code in _TRANSIENT_CODES or status in (409, 429) or (status >= 500 and status != 501):
         return Transient(problem, hint="the store is overloaded or failing: try later", where=where)
+    region = _region_in(response)
+    if region and (code in _REGION_CODES or status in (301, 307)):
+        return StoreDenied(
+            f"{problem}; the bucket is in {region}", hint=f"write region={region} behind the location", where=where
+        )
     if code in _DENIED_CODES or status in (401, 403):
-        return StoreDenied(problem, hint="check the credentials, the region and what they permit here", where=where)
+        return StoreDenied(problem, hint=_DENIED_HINTS.get(code, _DENIED_HINT), where=where)
     if status == 404:
         return no_such_object(where)
     if status == 412:
@@ -58,9 +73,22 @@ def _answered(response: Any, where: str) -> StoreError:
     return StoreUnavailable(problem, hint="check the location; the server must know conditional writes", where=where)
 
 
+def _region_in(response: Any) -> str:
+    """The region that a refusal names; botocore has followed it once already."""
+    header = response.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("x-amz-bucket-region", "")
+    return str(header or response.get("Error", {}).get("Region", ""))
+
+
 def _without_path(message: str) -> str:
     # `where` has the object's name: without it, all objects that one server does not answer for have one message.
     return re.sub(r"(https?://[^/\s\"']+)/[^\s\"']*", r"\1", message)
+
+
+def _with_cause(error: Exception) -> str:
+    """botocore says which URL it could not connect to; urllib3, below it, whether that was the name or the port."""
+    cause = getattr(error, "kwargs", {}).get("error")
+    reason = str(cause).rpartition(": ")[2] if cause is not None else ""
+    return f"{error} ({reason})" if reason and reason not in str(error) else str(error)
 
 
 def _not_answered(error: Exception, where: str) -> StoreError:
@@ -82,5 +110,5 @@ def _not_answered(error: Exception, where: str) -> StoreError:
     if "CERTIFICATE_VERIFY_FAILED" in str(error):
         return StoreUnavailable(str(error), hint="name the authority's certificate in AWS_CA_BUNDLE", where=where)
     if isinstance(error, no_connection):
-        return Transient(_without_path(str(error)), hint="check the endpoint and the network", where=where)
+        return Transient(_without_path(_with_cause(error)), hint="check the endpoint and the network", where=where)
     return StoreUnavailable(str(error), hint="check the location and the AWS configuration", where=where)

@@ -146,13 +146,13 @@ class _Handler(BaseHTTPRequestHandler):
     server: _Server
 
     def do_GET(self) -> None:
-        self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        self.body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         with self.server.lock:
             self.server.requests.append(Request(self.command, self.path, dict(self.headers)))
             answer = self.server.script.pop(0) if self.server.script else self.server.otherwise
         answer(self)
 
-    do_HEAD = do_PUT = do_GET  # noqa: N815 (the names that the base class looks for)
+    do_HEAD = do_PUT = do_DELETE = do_GET  # noqa: N815 (the names that the base class looks for)
 
     def log_message(self, format: str, *arguments: Any) -> None:
         """Tests speak through asserts."""

@@ -15,7 +15,6 @@ from kernelforge.digest import Digest
 from kernelforge.errors import (
     EncodingError,
     FormatUnknown,
-    ObjectConflict,
     ObjectCorrupt,
     ObjectMissing,
     UsageError,
@@ -246,15 +245,16 @@ def test_what_json_would_change_is_refused(changes: dict[str, Any]) -> None:
     assert list(store.names("v1/dev/")) == []
 
 
-def test_lost_race_between_reading_and_replacing_is_an_error_not_an_overwrite() -> None:
-    """Another builder may repair the same record first; its bytes then stay."""
+def test_who_loses_the_race_to_repair_a_record_keeps_the_winners() -> None:
+    """Another builder may repair the same record first: its result then counts, and ours is evidence."""
 
     class Rival(MemoryStore):
-        def delete(self, name: str) -> None:
+        def delete(self, name: str, *, version: str | None = None) -> None:
             super().delete(name)
             super().create(name, record_of(self, b"rival").to_bytes())
+            super().delete(name, version=version)
 
     store = Rival()
     store.create(action_name("dev", KEY), b"damaged")
-    with pytest.raises(ObjectConflict):
-        ActionCache(store, "dev").put(record_of(store, b"x"))
+    assert ActionCache(store, "dev").put(record_of(store, b"x")) is PutOutcome.CONFLICT
+    assert get_blob(store, ActionCache(store, "dev").get(KEY).outputs["object"]) == b"rival"

@@ -41,3 +41,21 @@ def test_digest_that_was_never_checked_cannot_lead_outside() -> None:
 def test_kinds_of_documents_are_words(kind: str) -> None:
     with pytest.raises(UsageError):
         layout.about_name(DIGEST, kind, OTHER)
+
+
+@pytest.mark.parametrize(
+    ("name", "digest"),
+    [
+        (layout.blob_name(DIGEST), DIGEST),
+        (layout.lock_name(DIGEST), DIGEST),
+        (layout.blob_name(DIGEST).replace("/ab/", "/cd/"), None),
+        (layout.blob_name(DIGEST) + "0", None),
+        (layout.action_name("dev", DIGEST), None),
+        (layout.about_name(DIGEST, "facts", OTHER), None),
+        (layout.signature_name(DIGEST, "0" * 64), None),
+        (layout.ref_name("qwen3-8b", "prod"), None),
+        ("kf.json", None),
+    ],
+)
+def test_only_names_of_blobs_and_lockfiles_say_which_bytes_are_right(name: str, digest: Digest | None) -> None:
+    assert layout.digest_in(name) == digest

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
+import botocore.exceptions
+import botocore.session
 import pytest
 
 from kernelforge.errors import (
@@ -15,11 +18,13 @@ from kernelforge.errors import (
     StoreFull,
     StoreUnavailable,
 )
-from kernelforge.store import Deadlines, PruneStore, open_store
-from kernelforge.store.deadline import TRIES
+from kernelforge.store import Deadlines, PruneStore, get_blob, open_store, put_blob
+from kernelforge.store.layout import blob_name
+from kernelforge.store.retry import TRIES
 from tests.seaweed import write_certificate
 from tests.store.conformance import at_once
 from tests.store.faults import Answer, FaultyServer, black_hole, chunked, cut_short, dripping, error, hung_up, plain
+from tests.store.strict_servers import strict
 
 IMPATIENT = Deadlines(connect_s=0.5, read_s=0.5, call_s=1.5)
 
@@ -172,47 +177,24 @@ class TestDeadline:
             open_at("http://no-such-host.invalid").get("a", limit_bytes=1)
 
 
-def test_no_credentials_and_a_silent_metadata_service(
-    faulty_server: FaultyServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """Outside the cloud the address of the metadata service leads nowhere, and clients wait there for minutes."""
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.delenv(name)
-    for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
-        monkeypatch.setenv(name, str(tmp_path / "absent"))
-    monkeypatch.delenv("AWS_EC2_METADATA_DISABLED", raising=False)
-    with black_hole() as address:
-        monkeypatch.setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", f"http://{address}")
-        with pytest.raises(StoreDenied, match="credentials"):
-            open_at(faulty_server.url, Deadlines(call_s=5)).get("a", limit_bytes=1)
-    assert faulty_server.requests == []
-
-
-def test_excluded_endpoints_do_not_go_through_the_proxy(
-    faulty_server: FaultyServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with FaultyServer() as proxy:
-        monkeypatch.setenv("HTTP_PROXY", proxy.url)
-        open_at(faulty_server.url).create("a", b"x")
-        assert proxy.requests == []
-
-
-def test_named_endpoints_get_the_bucket_in_the_path(faulty_server: FaultyServer) -> None:
-    """Nobody's DNS knows ``bucket.minio.internal``."""
-    open_at(faulty_server.url.replace("127.0.0.1", "localhost")).create("a", b"x")
-    assert [request.path for request in faulty_server.requests] == ["/bucket/a"]
-
-
-@pytest.mark.parametrize("https", [False, True])
-def test_uploads_carry_a_sha256_a_condition_and_no_trailer(
-    faulty_server: FaultyServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, https: bool
-) -> None:
-    """A checksum trailer (``aws-chunked``), which botocore adds over HTTPS, is refused by R2, older MinIO and Ceph."""
+@pytest.fixture(params=["http", "https"])
+def server(
+    request: pytest.FixtureRequest, faulty_server: FaultyServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Iterator[FaultyServer]:
+    """Clients send other headers over HTTPS, and a test over HTTP alone never sees them."""
+    if request.param == "http":
+        yield faulty_server
+        return
     write_certificate(tmp_path)
     monkeypatch.setenv("AWS_CA_BUNDLE", str(tmp_path / "certificate.pem"))
-    with FaultyServer(tmp_path if https else None) as server:
-        open_at(server.url).create("a", b"x")
-        (request,) = server.requests
+    with FaultyServer(tmp_path) as server:
+        yield server
+
+
+def test_uploads_carry_a_sha256_a_condition_and_no_trailer(server: FaultyServer) -> None:
+    """A checksum trailer (``aws-chunked``), which botocore adds over HTTPS, is refused by R2, older MinIO and Ceph."""
+    open_at(server.url).create("a", b"x")
+    (request,) = server.requests
     headers = {name.lower(): value for name, value in request.headers.items()}
     assert (request.method, request.path) == ("PUT", "/bucket/a")
     assert headers["if-none-match"] == "*"
@@ -220,3 +202,36 @@ def test_uploads_carry_a_sha256_a_condition_and_no_trailer(
     assert headers["content-length"] == "1"
     assert "x-amz-trailer" not in headers
     assert "content-encoding" not in headers
+
+
+def test_a_server_that_refuses_what_is_new_serves_all_the_same(server: FaultyServer) -> None:
+    """Upload, replacement, download, removal: none of them needs a trailer, a checksum of theirs or a Content-MD5."""
+    old = strict(server)
+    store = open_at(server.url, Deadlines())
+    blob = put_blob(store, b"content " * 1000)
+    assert get_blob(store, blob) == b"content " * 1000
+    store.create("a", b"first")
+    store.replace("a", b"second", version=store.get_versioned("a", limit_bytes=5)[1])
+    assert store.get("a", limit_bytes=6) == b"second"
+    store.delete("a")
+    with pytest.raises(ObjectConflict):
+        store.create(blob_name(blob.stored_digest), b"other")
+    assert list(old.objects) == [f"/bucket/{blob_name(blob.stored_digest)}"]
+    assert old.refused == []
+
+
+def test_that_server_does_refuse_what_a_plain_client_sends(server: FaultyServer) -> None:
+    """Keeps the test above honest."""
+    old = strict(server)
+    plain_client = botocore.session.Session().create_client("s3", endpoint_url=server.url, region_name="us-east-1")
+    with pytest.raises(botocore.exceptions.ClientError):
+        plain_client.put_object(Bucket="bucket", Key="a", Body=b"x")
+    assert old.refused
+
+
+@pytest.mark.parametrize(("size_bytes", "is_asked"), [(40_000, False), (1 << 20, True)])
+def test_only_large_bodies_wait_to_be_wanted(faulty_server: FaultyServer, size_bytes: int, is_asked: bool) -> None:
+    """The question costs a round trip; unasked, a large body would be sent in vain to a server that refuses it."""
+    open_at(faulty_server.url, Deadlines()).create("a", bytes(size_bytes))
+    (request,) = faulty_server.requests
+    assert ("Expect" in request.headers) is is_asked
