@@ -11,15 +11,30 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from kernelforge.loader.kernel_set import KernelSet
     from kernelforge.loader.load import load
-    from kernelforge.loader.trust import LocalFile, PinnedDigest
+    from kernelforge.loader.source import Bundle, Channel, FromStore
+    from kernelforge.loader.trust import LocalFile, PinnedDigest, TrustedKeys
 
 __version__ = "0.1.0"
-__all__ = ["KernelSet", "LocalFile", "PinnedDigest", "__version__", "load"]
+__all__ = [
+    "Bundle",
+    "Channel",
+    "FromStore",
+    "KernelSet",
+    "LocalFile",
+    "PinnedDigest",
+    "TrustedKeys",
+    "__version__",
+    "load",
+]
 
 _HOMES = {
+    "Bundle": "kernelforge.loader.source",
+    "Channel": "kernelforge.loader.source",
+    "FromStore": "kernelforge.loader.source",
     "KernelSet": "kernelforge.loader.kernel_set",
     "LocalFile": "kernelforge.loader.trust",
     "PinnedDigest": "kernelforge.loader.trust",
+    "TrustedKeys": "kernelforge.loader.trust",
     "load": "kernelforge.loader.load",
 }
 

@@ -8,10 +8,14 @@ knows no other module, so that each room can raise its own kind without importin
       InputError            ManifestError  TargetError  EncodingError  ContractError  OutOfBounds  UnknownFact
                             SourceError  LockfileError  UsageError
       StoreError            ObjectMissing  ObjectCorrupt  StoreUnavailable  StoreDenied  StoreFull  ObjectConflict
-                            FormatUnknown
+                            FormatUnknown  SweepRefused
+        ObjectConflict      ChannelMoved
+        SweepRefused        SweepTooLarge
+      PromotionRefused
       ToolchainError
       LoadError             UntrustedLockfile  DeviceMismatch  KernelMissing  LaunchCodeDiffers  RuntimeUnfit
                             PackCorrupt  UnsafeCache  CallRefused  LoadedBeforeFork
+        UntrustedLockfile   LockfileExpired  LockfileRolledBack
 """
 
 from __future__ import annotations
@@ -144,8 +148,28 @@ class ObjectConflict(StoreError):
     """A name that is written once already holds other bytes; the first stay."""
 
 
+class ChannelMoved(ObjectConflict):
+    """Somebody else moved a channel first; the text says who, when and to which lockfile."""
+
+
 class FormatUnknown(StoreError):
     """The store, or a document in it, has a format that this version does not read; nothing is wrong with it."""
+
+
+class PromotionRefused(KernelForgeError):
+    """A policy keeps a channel from pointing at this lockfile; nothing was moved."""
+
+    exit_code = 1
+
+
+class SweepRefused(StoreError):
+    """Garbage collection does not know what is needed, or another one is at work: from here on nothing was deleted."""
+
+
+class SweepTooLarge(SweepRefused):
+    """More of the store would be deleted than was allowed; nothing was."""
+
+    exit_code = 1
 
 
 class ToolchainError(KernelForgeError):
@@ -157,7 +181,29 @@ class LoadError(KernelForgeError):
 
 
 class UntrustedLockfile(LoadError):
-    """The lockfile's bytes are not those that the caller trusts."""
+    """A lockfile, or the ref that chose it, is not one that the caller trusts.
+
+    ``reason`` is a word for programs: 'unpinned', 'unsigned' (nobody who is trusted has signed it), 'foreign' (somebody
+    else has), 'misplaced' (a ref of another channel), 'altered', 'expired', 'rolled-back'.
+    """
+
+    def __init__(self, problem: str, *, hint: str, where: str = "", reason: str = "altered") -> None:
+        super().__init__(problem, hint=hint, where=where)
+        self.reason = reason
+
+
+class LockfileExpired(UntrustedLockfile):
+    """It was trusted until a time that has passed."""
+
+    def __init__(self, problem: str, *, hint: str, where: str = "") -> None:
+        super().__init__(problem, hint=hint, where=where, reason="expired")
+
+
+class LockfileRolledBack(UntrustedLockfile):
+    """A channel points at an older choice than the one that was seen there before."""
+
+    def __init__(self, problem: str, *, hint: str, where: str = "") -> None:
+        super().__init__(problem, hint=hint, where=where, reason="rolled-back")
 
 
 class DeviceMismatch(LoadError):

@@ -55,7 +55,7 @@ class PackCache:
 
         ``FileNotFoundError`` if the pack was never written, ``PackCorrupt`` if something else stands in its place.
         """
-        self._refuse_unsafe()
+        self.refuse_unsafe()
         return read_file(os.fspath(self.path_of(content)), limit_bytes=limit_bytes)
 
     def prepare(self) -> None:
@@ -63,7 +63,7 @@ class PackCache:
         self._root.parent.mkdir(parents=True, exist_ok=True)
         for folder in (self._root, self._packs):
             folder.mkdir(mode=_FOLDER_MODE, exist_ok=True)
-        self._refuse_unsafe()
+        self.refuse_unsafe()
 
     def write(self, content: Digest, data: bytes) -> Path:
         """Publish a pack and return its path. Readers see the old file or all of the new one."""
@@ -93,7 +93,8 @@ class PackCache:
             except OSError as error:  # another writer sweeps too, or it is another user's
                 _log.debug("a leftover stays: %s", error)
 
-    def _refuse_unsafe(self) -> None:
+    def refuse_unsafe(self) -> None:
+        """``UnsafeCache`` for folders that belong to another user or that others may write to."""
         for folder in (self._root, self._packs):
             try:
                 status = folder.stat()

@@ -20,6 +20,7 @@ from kernelforge.loader.found_device import FoundDevice
 from kernelforge.loader.host import host_triple
 from kernelforge.loader.kernel_set import KernelSet
 from kernelforge.loader.library import check_image, look_up, open_pack
+from kernelforge.loader.load_store import LoadStore
 from kernelforge.loader.mounts import Mount
 from kernelforge.loader.options import Options
 from kernelforge.loader.pack import FoundPack, Places, find_pack
@@ -27,6 +28,8 @@ from kernelforge.loader.policy import Policy
 from kernelforge.loader.preload import devices_to_preload, preload_pack
 from kernelforge.loader.runtime import check_driver, prepare_runtime
 from kernelforge.loader.select import select_profile
+from kernelforge.loader.serials import SerialMemory
+from kernelforge.loader.source import LockSource
 from kernelforge.loader.stats import LoadStats, StepClock
 from kernelforge.loader.trust import Trust, parse_trusted, read_trusted
 from kernelforge.lockfile import LockedPack, Lockfile
@@ -40,7 +43,7 @@ _log = logging.getLogger(__name__)
 
 
 def load(
-    lockfile: str | os.PathLike[str] | bytes,
+    lockfile: LockSource,
     *,
     trust: Trust,
     store: str | ReadStore | None = None,
@@ -59,12 +62,15 @@ def load(
 ) -> KernelSet:
     """Load the kernels that a lockfile has for a device.
 
-    ``lockfile``: a path, or the bytes themselves. ``trust``: ``PinnedDigest("sha256:...")``, or ``LocalFile()`` for a
-    file that the caller vouches for. ``device``: a CUDA ordinal (``CUDA_VISIBLE_DEVICES`` applies), or facts gathered
-    before; by default the calling thread's current device, 0 where there is none. ``profile`` insists on one device
-    profile. The pack is looked for at ``pack``, and nowhere else if that is given; else in the read-only folders
-    ``mounts``, else in the cache folder (``Options.from_environment`` says which these are by default), else in
-    ``store`` (a location or an open store). ``require``: compile keys by kernel class or name that must be there.
+    ``lockfile``: a path, the bytes themselves, ``FromStore("sha256:...")`` or ``Channel("qwen3-8b", "prod")`` for one
+    in ``store``, or ``Bundle("qwen3-8b.bundle")``, which brings all that ``store`` would. ``trust``:
+    ``PinnedDigest("sha256:...")``; ``TrustedKeys(["release.pub"])`` for what somebody trusted has signed; or
+    ``LocalFile()`` for a file that the caller vouches for. ``device``: a CUDA ordinal (``CUDA_VISIBLE_DEVICES``
+    applies), or facts gathered before; by default the calling thread's current device, 0 where there is none.
+    ``profile`` insists on one device profile. The pack is looked for at ``pack``, and nowhere else if that is given;
+    else in the read-only folders ``mounts``, else in the cache folder (``Options.from_environment`` says which these
+    are by default), else in ``store`` (a location or an open store). ``require``: compile keys by kernel class or name
+    that must be there.
 
     ``policy`` is about keys that the lockfile lacks. 'strict': an error. 'jit': ``compile_missing``, a function named
     ``module:function`` (``kernelforge.builder.single:compile_missing``), compiles them in a fresh process, once per
@@ -76,17 +82,21 @@ def load(
     that first calls there load nothing; each keeps its primary context, and must be one that the profile fits.
     ``facts``: the build facts (``name.facts.json``), from which ``stats`` tells the seconds saved.
 
-    Guarantees: no compiler, no CUDA toolkit and no listing of a store; nothing is written except the pack into the
-    cache after a fetch; where that fails the pack is opened from memory. The current device stays what it was.
+    Guarantees: no compiler, no CUDA toolkit and no listing of a store; nothing is written except, into the cache, the
+    pack after a fetch and the serial of a channel; where that fails the pack is opened from memory. The current device
+    stays what it was.
 
-    Raises ``UntrustedLockfile``, ``LockfileError``, ``DeviceMismatch``, ``RuntimeUnfit``, ``PackCorrupt``,
-    ``UnsafeCache``, ``KernelMissing`` (from ``require``), ``StoreError`` (``ObjectMissing``: the pack is in no place)
-    and ``UsageError``.
+    Raises ``UntrustedLockfile`` (``LockfileExpired``, ``LockfileRolledBack``), ``LockfileError``, ``DeviceMismatch``,
+    ``RuntimeUnfit``, ``PackCorrupt``, ``UnsafeCache``, ``KernelMissing`` (from ``require``), ``StoreError``
+    (``ObjectMissing``: the pack is in no place) and ``UsageError``.
     """
     on_miss, budget = Policy.of(policy, compile_missing, misses), Budget(budget_s)
     clock = StepClock()
+    options = Options.from_environment(os.environ, cache=cache, mounts=mounts)
+    packs = None if options.cache_folder is None else PackCache(options.cache_folder)
+    load_store = LoadStore(store, budget, clock.counters.add_error)
     with clock.step("read_lockfile"):
-        trusted = read_trusted(lockfile, trust)
+        trusted = read_trusted(lockfile, trust, store=load_store.opened, serials=SerialMemory(packs))
     with clock.step("parse_lockfile"):
         lock = parse_trusted(trusted)
     with clock.step("find_device"):
@@ -99,7 +109,14 @@ def load(
         names = lock.kernels_by_symbol(chosen)
     with clock.step("check_driver"):
         check_driver(found.driver_cuda, locked)
-    places = _places(pack, mounts, cache, store, budget)
+    places = Places(
+        path=None if pack is None else Path(pack),
+        mounts=tuple(map(Mount, options.mounts)),
+        cache=packs,
+        cache_setting=options.cache_setting,
+        open_store=load_store.opener(trusted.bundle),
+        wait_s=budget.total_s / 2,
+    )
     found_pack = find_pack(locked.blob, places, clock)
     functions = _open(lock, found_pack, locked, names, preloaded, clock)
     stats = _stats(found_pack, lock, chosen, names, clock, facts)
@@ -124,33 +141,6 @@ def load(
             kernels.require(require)
     _log.info("%s for %s, lockfile %s", kernels.stats(), chosen, trusted.digest)
     return kernels
-
-
-def _places(
-    pack: str | os.PathLike[str] | None,
-    mounts: Sequence[str | os.PathLike[str]] | None,
-    cache: str | os.PathLike[str] | None,
-    store: str | ReadStore | None,
-    budget: Budget,
-) -> Places:
-    options = Options.from_environment(os.environ, cache=cache, mounts=mounts)
-    return Places(
-        path=None if pack is None else Path(pack),
-        mounts=tuple(map(Mount, options.mounts)),
-        cache=None if options.cache_folder is None else PackCache(options.cache_folder),
-        cache_setting=options.cache_setting,
-        open_store=None if store is None else lambda: _opened(store, budget),
-        wait_s=budget.total_s / 2,
-    )
-
-
-def _opened(store: str | ReadStore, budget: Budget) -> ReadStore:
-    if not isinstance(store, str):
-        return budget.bound(store)
-    from kernelforge.store.deadline import Deadlines
-    from kernelforge.store.locate import open_store
-
-    return budget.bound(open_store(store, deadlines=Deadlines(call_s=budget.total_s)))
 
 
 def _open(

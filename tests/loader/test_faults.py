@@ -160,7 +160,7 @@ class TestManyAtOnce:
         """F7: and they do not come back in step."""
         refused = 32 * 30 // 100 + 1
         proxy.fault = fault_proxy.first(refused, fault_proxy.slow_down)
-        caplog.set_level(logging.DEBUG, logger="kernelforge.store.deadline")
+        caplog.set_level(logging.DEBUG, logger="kernelforge.store.retry")
 
         lock, trust = remote.lock.to_bytes(), PinnedDigest(remote.lock.digest)
 

@@ -8,7 +8,7 @@ import pytest
 
 from kernelforge.digest import Digest
 from kernelforge.errors import InputError, LockfileError, UntrustedLockfile
-from kernelforge.loader import trust as trust_module
+from kernelforge.loader import source as source_module
 from kernelforge.loader.trust import LocalFile, PinnedDigest, read_trusted
 
 DATA = b"a lockfile"
@@ -55,5 +55,5 @@ def test_a_missing_lockfile_is_an_input_error(tmp_path: Path) -> None:
 
 
 def test_an_endless_file_is_not_read_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trust_module, "SIZE_LIMIT_BYTES", 1000)
+    monkeypatch.setattr(source_module, "SIZE_LIMIT_BYTES", 1000)
     assert len(read_trusted("/dev/zero", LocalFile()).data) == 1001
