@@ -67,7 +67,10 @@ class Expansion:
 
 @dataclass(frozen=True)
 class Report:
-    """One plan or build. ``hits + misses + store_errors == keys`` always holds."""
+    """One plan or build. ``hits + misses + store_errors == keys`` always holds.
+
+    ``conflicts``: results that differ from what was published for the same inputs; each has a note.
+    """
 
     name: str
     command: str
@@ -75,6 +78,7 @@ class Report:
     hits: int
     misses: int
     store_errors: int
+    conflicts: int = 0
     expansions: tuple[Expansion, ...] = ()
     wall_seconds: float = 0.0
     compile_cpu_seconds: float = 0.0
@@ -112,6 +116,7 @@ class Report:
                 "failed": self.count(Outcome.FAILED),
                 "skipped": self.count(Outcome.SKIPPED),
                 "store_errors": self.store_errors,
+                "conflicts": self.conflicts,
             },
             "seconds": {
                 "wall": round(self.wall_seconds, 3),

@@ -13,6 +13,7 @@ from kernelforge.cli.outcome import lockfile_of
 from kernelforge.digest import Digest
 from kernelforge.lockfile import LockedPack, Lockfile
 from kernelforge.plan import Plan
+from kernelforge.release.publish import publish_lockfile
 from kernelforge.reporting import Outcome
 from kernelforge.store.actions import ActionCache, BuildRecord
 from kernelforge.store.blobs import put_blob
@@ -86,4 +87,6 @@ def build_without_compiling(plan: Plan, store: PruneStore) -> Lockfile:
         device: LockedPack(target, Digest.of(b"recipe"), put_blob(store, f"pack of {device}".encode()), "lld", (), ())
         for device, (_, target) in plan.targets.items()
     }
-    return lockfile_of(plan, BuildResult(tuple(keys), packs, 0, ()))
+    lock = lockfile_of(plan, BuildResult(tuple(keys), packs, 0, ()))
+    publish_lockfile(lock, store, facts=None, domain="dev")
+    return lock

@@ -89,13 +89,14 @@ def test_build_records_are_hits(store: MemoryStore) -> None:
 
 
 def test_a_lockfile_is_confirmed_with_one_request_per_pack(store: MemoryStore) -> None:
-    """A build without changes of 1,000 keys on two devices: the format marker, two packs, and nothing per key."""
+    """Of 1,000 keys on two devices: format marker, list of damage, who published the lockfile, and two packs."""
     wide = {"width": IntRange(1, 1001)}
     lock = build_without_compiling(plan(store, arguments=wide, devices=(H200, B200)), store)
     recorded = {str(lock.entries[0].key_digest): {"seconds": 2.5, "registers": 8}}
     before = store.traffic.requests
     made = plan(store, arguments=wide, devices=(H200, B200), lock=lock, recorded=recorded)
-    assert store.traffic.requests - before == 1 + 2
+    assert store.traffic.requests - before == 3 + 2
+    assert store.traffic.lists == 0
     assert len(made.decided(Hit)) == 2000
     seconds = {key.decision.seconds for key in made.keys if isinstance(key.decision, Hit)}
     assert seconds == {0.0, 2.5}, "seconds saved are known where the companion has them"

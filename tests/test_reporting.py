@@ -59,6 +59,7 @@ def test_the_document() -> None:
             "hits": 1,
             "misses": 3,
             "store_errors": 1,
+            "conflicts": 0,
             "built": 1,
             "reused": 1,
             "failed": 1,

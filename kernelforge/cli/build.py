@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import time
+from collections.abc import Set
 from pathlib import Path
 
 import click
 
 from kernelforge.builder.build import BuildOptions, BuildResult, build
-from kernelforge.cli.console import say, say_store_troubles
+from kernelforge.cli.console import say, say_conflicts, say_store_troubles
 from kernelforge.cli.deployment import Planned, plan_deployment, read_deployment
 from kernelforge.cli.jobs import default_jobs
 from kernelforge.cli.options import (
@@ -25,10 +27,16 @@ from kernelforge.cli.options import (
 from kernelforge.cli.outcome import Spent, facts_of, lockfile_of, report_of_build
 from kernelforge.cli.progress import Progress
 from kernelforge.cli.show import show_report
+from kernelforge.digest import Digest
+from kernelforge.errors import StoreError, UsageError
+from kernelforge.lockfile import Lockfile
 from kernelforge.release.facts import facts_bytes, facts_path
 from kernelforge.release.publish import publish_lockfile, write_file
+from kernelforge.report.units import count_text
 from kernelforge.reporting import Outcome, Report
+from kernelforge.store.damage import drop_damage
 from kernelforge.store.interface import PruneStore
+from kernelforge.store.memory import MemoryStore
 
 
 @click.command()
@@ -63,35 +71,52 @@ def command(
     """
     started = time.monotonic()
     store = opened_store(store_location)
+    if isinstance(store, MemoryStore):
+        hint = "name a folder or a bucket"
+        raise UsageError("a lockfile would name packs that end with this command", hint=hint, where="--store memory:")
+    if not math.isfinite(limit_seconds):
+        raise UsageError("is no time", hint="give seconds, up to 86400", where=f"--limit-seconds {limit_seconds}")
     deployment = read_deployment(manifest)
     lock = lock_path_for(deployment.name, lock_path)
     planned = plan_deployment(deployment, store=store, domain=domain, lock_path=lock, misses=misses)
     options = BuildOptions(workers=jobs or default_jobs(), limit_seconds=limit_seconds, sys_path=tuple(sys.path))
     with Progress(planned.plan) as progress:
-        result = build(
-            planned.plan, store=store, domain=domain, lock=planned.lock, options=options, on_progress=progress.advance
-        )
-    digest = _write_lockfile(planned, result, store, lock) if result.is_complete else ""
+        result = build(planned.plan, store=store, domain=domain, options=options, on_progress=progress.advance)
+    digest = _write_lockfile(planned, result, store, domain, lock) if result.is_complete else ""
     spent = Spent(time.monotonic() - started, store.traffic)
     report = report_of_build(planned.plan, result, spent, lockfile=str(lock), lockfile_digest=digest)
     show_report(report, as_json=as_json)
     return _exit_code(report)
 
 
-def _write_lockfile(planned: Planned, result: BuildResult, store: PruneStore, path: Path) -> str:
+def _write_lockfile(planned: Planned, result: BuildResult, store: PruneStore, domain: str, path: Path) -> str:
     """Publish the lockfile and write it for review; returns its digest. Unchanged files are left alone."""
     lock = lockfile_of(planned.plan, result)
     facts = facts_of(result)
     documents = {path: lock.to_bytes()}
     if facts:
         documents[facts_path(path)] = facts_bytes(lock.digest, facts)
-    publish_lockfile(lock, store, facts=documents.get(facts_path(path)))
+    is_known = planned.plan.published == lock.digest
+    publish_lockfile(lock, store, facts=documents.get(facts_path(path)), domain=None if is_known else domain)
+    _forget_healed(lock, planned.plan.damaged, store)
     for target, data in documents.items():
         say(f"{'wrote' if write_file(target, data) else 'unchanged:'} {target}")
     return str(lock.digest)
 
 
+def _forget_healed(lock: Lockfile, damaged: Set[Digest], store: PruneStore) -> None:
+    """Take off the list of damage what the plan found whole after all, or the build has made again."""
+    blobs = [*(pack.blob for pack in lock.packs.values()), *(entry.object for entry in lock.entries)]
+    healed = {blob.stored_digest for blob in blobs} & damaged
+    try:
+        if healed:
+            drop_damage(store, healed)
+    except StoreError as error:
+        say(f"{count_text(len(healed), 'object')} made whole stay on the store's list of damage: {error}")
+
+
 def _exit_code(report: Report) -> int:
+    say_conflicts(report)
     if report.store_errors:
         say_store_troubles(report)
         return 3

@@ -36,6 +36,15 @@ def say_store_troubles(report: Report) -> None:
         say(f"{label} the store gave no answer about {keys} keys: {reason}")
 
 
+def say_conflicts(report: Report) -> None:
+    """That results of equal inputs differ, which means that something decides them that no key knows of."""
+    if report.conflicts:
+        label = click.style("conflict:", fg="red", bold=True)
+        what = "result differs" if report.conflicts == 1 else "results differ"
+        say(f"{label} {report.conflicts} {what} from what was published for the same inputs; the first stay")
+        say("  hint: the notes of the report say which; both are in the store, under conflicts/ of the domain")
+
+
 def print_json(document: Any) -> None:
     """A document on stdout."""
     click.echo(json.dumps(document, indent=2, ensure_ascii=False))

@@ -11,11 +11,14 @@ import click
 
 from kernelforge.cli.console import print_json, say
 from kernelforge.cli.doctor_check import Check, Status
+from kernelforge.cli.doctor_store import ROLES, check_store
 from kernelforge.cli.options import json_option, opened_store
 from kernelforge.cli.profile_yaml import profile_yaml
 from kernelforge.errors import UsageError
+from kernelforge.store.probe import Ability
 
 SCHEMA = "kernelforge.doctor/1"
+_NAME_WIDTH = max(len(ability.value) for ability in Ability) + len("store: ") + 2
 _COLOURS = {Status.OK: "green", Status.WARNING: "yellow", Status.FAILED: "red"}
 
 
@@ -25,13 +28,23 @@ _COLOURS = {Status.OK: "green", Status.WARNING: "yellow", Status.FAILED: "red"}
     "store_location",
     default=None,
     envvar="KERNELFORGE_STORE",
-    help="Also try this store; leaves a marker and one small blob in it.",
+    help="Also try what this store can do; leaves nothing in it where deleting is permitted.",
+)
+@click.option(
+    "--role",
+    type=click.Choice(list(ROLES)),
+    default="ci",
+    show_default=True,
+    envvar="KERNELFORGE_ROLE",
+    help="Whose work the store has to permit: what others need is a warning. With 'pod' nothing is written.",
 )
 @click.option("--device", "wants_profile", is_flag=True, help="Print a device profile of the GPU at hand, as YAML.")
 @click.option("--ordinal", type=click.IntRange(min=0), default=0, show_default=True, help="Which GPU, for --device.")
 @click.option("--name", default=None, help="Name of the profile, for --device.  [default: from the driver's name]")
 @json_option
-def command(store_location: str | None, wants_profile: bool, ordinal: int, name: str | None, as_json: bool) -> int:
+def command(
+    store_location: str | None, role: str, wants_profile: bool, ordinal: int, name: str | None, as_json: bool
+) -> int:
     """Try what builds and loads need on this machine.
 
     Compiler, linker, tvm-ffi, GPU driver and store are used for real. With --device print this GPU's profile instead.
@@ -39,12 +52,13 @@ def command(store_location: str | None, wants_profile: bool, ordinal: int, name:
     \b
     Examples:
       kernelforge doctor --store s3://kernels/prod
+      kernelforge doctor --store s3://kernels/prod --role pod
       kernelforge doctor --device --name h200-sxm > specs/devices/h200-sxm.yaml
     """
     if wants_profile:
         return _print_profile(ordinal, name, as_json)
     checks = []
-    for check in _checks(store_location):
+    for check in _checks(store_location, role):
         checks.append(check)
         if not as_json:
             _show(check)
@@ -53,7 +67,7 @@ def command(store_location: str | None, wants_profile: bool, ordinal: int, name:
     return _exit_code(checks)
 
 
-def _checks(store_location: str | None) -> Iterator[Check]:
+def _checks(store_location: str | None, role: str) -> Iterator[Check]:
     """One after the other, so that each can be shown while the next one runs."""
     from kernelforge.cli import doctor_surroundings, doctor_toolchain
 
@@ -63,18 +77,31 @@ def _checks(store_location: str | None) -> Iterator[Check]:
     yield doctor_surroundings.check_gpu()
     yield doctor_surroundings.check_s3_client(is_needed=(store_location or "").startswith("s3:"))
     if store_location:
-        yield doctor_surroundings.check_store(opened_store(store_location))
+        yield from check_store(opened_store(store_location), role)
 
 
 def _show(check: Check) -> None:
     label = click.style(f"{check.status.value:<8}", fg=_COLOURS[check.status])
-    click.echo(f"{label}{check.name:<10}{check.found}")
+    click.echo(f"{label}{check.name:<{_NAME_WIDTH}}{check.found}")
+    for text in _advice(check):
+        click.echo(f"{'':<{8 + _NAME_WIDTH}}{text}")
+
+
+def _advice(check: Check) -> Iterator[str]:
+    if check.stops:
+        yield f"without it these cannot work: {', '.join(check.stops)}"
     if check.fix:
-        click.echo(f"{'':<18}to do: {check.fix}")
+        yield f"to do: {check.fix}"
 
 
 def _check_json(check: Check) -> dict[str, Any]:
-    return {"name": check.name, "status": check.status.value, "found": check.found, "fix": check.fix}
+    return {
+        "name": check.name,
+        "status": check.status.value,
+        "found": check.found,
+        "fix": check.fix,
+        "stops": list(check.stops),
+    }
 
 
 def _exit_code(checks: Sequence[Check]) -> int:

@@ -18,12 +18,16 @@ class Status(enum.Enum):
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was tried: ``found`` is what came of it, ``fix`` what to do, empty where nothing is to be done."""
+    """One thing that was tried: ``found`` is what came of it, ``fix`` what to do, empty where nothing is to be done.
+
+    ``stops`` are the commands that cannot work, or not safely, until then.
+    """
 
     name: str
     status: Status
     found: str
     fix: str = ""
+    stops: tuple[str, ...] = ()
 
     @classmethod
     def failed(cls, name: str, error: KernelForgeError) -> Check:

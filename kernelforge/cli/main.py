@@ -23,8 +23,11 @@ from kernelforge.errors import KernelForgeError, StoreFull, ToolchainError
 _COMMANDS = {
     "plan": "Show a manifest's keys: hits, misses and why.",
     "build": "Build what is missing and write the lockfile.",
+    "sign": "Sign a lockfile, or make a key to sign with.",
     "verify": "Say whether a lockfile may be served from here.",
     "pull": "Fetch a lockfile's packs into the local cache.",
+    "promote": "Point a channel at a lockfile, or back.",
+    "gc": "Show what nothing needs any more, and delete it.",
     "inspect": "Show what is inside objects, packs and files.",
     "explain": "Say why keys exist, miss or differ.",
     "doctor": "Try what builds and loads need on this machine.",

@@ -9,8 +9,8 @@ from typing import Any
 
 import click
 
-from kernelforge.store.interface import PruneStore
-from kernelforge.store.locate import open_store
+from kernelforge.store.interface import PruneStore, ReadStore
+from kernelforge.store.locate import open_reader, open_store
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -28,7 +28,8 @@ store_option: Decorator = click.option(
     default=DEFAULT_STORE,
     show_default=True,
     envvar="KERNELFORGE_STORE",
-    help="Where objects are: a folder, file:/path, or s3://bucket/prefix?endpoint=URL&region=NAME.",
+    help="Where objects are: a folder, file:/path, or s3://bucket/prefix?endpoint=URL&region=NAME (also "
+    "addressing=path|virtual, anonymous=true and, for those who read in pods, mirror=LOCATION).",
 )
 
 domain_option: Decorator = click.option(
@@ -59,12 +60,21 @@ misses_option: Decorator = click.option(
 
 def opened_store(location: str) -> PruneStore:
     """The store at ``location``; a relative folder is under the working folder."""
+    return open_store(_absolute(location), endpoint_url=_endpoint_url())
+
+
+def opened_reader(location: str) -> ReadStore:
+    """The store at ``location`` behind its mirrors, as pods read it."""
+    return open_reader(_absolute(location), endpoint_url=_endpoint_url())
+
+
+def _absolute(location: str) -> str:
     scheme, _, path = location.partition(":")
-    if scheme == "file" and path and not path.startswith("/"):
-        location = Path(path).absolute().as_uri()
-    return open_store(
-        location, endpoint_url=os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
-    )
+    return Path(path).absolute().as_uri() if scheme == "file" and path and not path.startswith("/") else location
+
+
+def _endpoint_url() -> str | None:
+    return os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
 
 
 def lock_path_for(name: str, given: Path | None) -> Path:

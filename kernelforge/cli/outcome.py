@@ -5,7 +5,7 @@ The one place that counts, and the one that knows both what was planned and what
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,7 +28,7 @@ class Spent:
 def report_of_plan(plan: Plan, spent: Spent, *, lockfile: str) -> Report:
     """What a build would do now."""
     entries = tuple(_planned_entry(key) for key in plan.keys)
-    return _report(plan, "plan", entries, spent, lockfile=lockfile)
+    return _report(plan, "plan", plan.keys, entries, spent, lockfile=lockfile)
 
 
 def report_of_build(plan: Plan, result: BuildResult, spent: Spent, *, lockfile: str, lockfile_digest: str) -> Report:
@@ -37,6 +37,8 @@ def report_of_build(plan: Plan, result: BuildResult, spent: Spent, *, lockfile: 
     return _report(
         plan,
         "build",
+        # Not the plan's: a hit whose object turned out to be lost is a miss in the end.
+        [key.planned for key in result.keys],
         entries,
         spent,
         lockfile=lockfile,
@@ -44,6 +46,7 @@ def report_of_build(plan: Plan, result: BuildResult, spent: Spent, *, lockfile: 
         workers_started=result.processes_started,
         packs={device: str(pack.blob.content_digest) for device, pack in result.packs.items()},
         notes=result.notes,
+        conflicts=result.conflicts,
     )
 
 
@@ -87,8 +90,16 @@ def _locked_entry(key: BuiltKey) -> LockedEntry:
     )
 
 
-def _report(plan: Plan, command: str, entries: tuple[ReportEntry, ...], spent: Spent, **rest: Any) -> Report:
-    hits = plan.decided(Hit)
+def _report(
+    plan: Plan,
+    command: str,
+    keys: Sequence[PlannedKey],
+    entries: tuple[ReportEntry, ...],
+    spent: Spent,
+    **rest: Any,
+) -> Report:
+    decisions = [key.decision for key in keys]
+    hits = [decision for decision in decisions if isinstance(decision, Hit)]
     built = [entry for entry in entries if entry.outcome is Outcome.BUILT]
     traffic = spent.traffic
     return Report(
@@ -96,12 +107,12 @@ def _report(plan: Plan, command: str, entries: tuple[ReportEntry, ...], spent: S
         command=command,
         entries=entries,
         hits=len(hits),
-        misses=len(plan.decided(Miss)),
-        store_errors=len(plan.decided(StoreTrouble)),
+        misses=sum(isinstance(decision, Miss) for decision in decisions),
+        store_errors=sum(isinstance(decision, StoreTrouble) for decision in decisions),
         expansions=plan.expansions,
         wall_seconds=spent.wall_seconds,
         compile_cpu_seconds=sum(entry.seconds for entry in built),
-        saved_seconds=sum(key.decision.seconds for key in hits if isinstance(key.decision, Hit)),
+        saved_seconds=sum(hit.seconds for hit in hits),
         bytes_read=traffic.bytes_read,
         bytes_written=traffic.bytes_written,
         requests=traffic.requests,

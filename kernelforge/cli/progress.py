@@ -48,6 +48,7 @@ class Progress:
             self._say_failure(key)
         if key.outcome in (Outcome.BUILT, Outcome.FAILED):
             self._done += 1
+            self._misses = max(self._misses, self._done)  # what was lost is compiled beyond the plan
             self._say_position()
 
     def _say_position(self) -> None:

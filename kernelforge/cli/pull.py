@@ -11,49 +11,70 @@ from typing import Any
 import click
 
 from kernelforge.cli.console import print_json
-from kernelforge.cli.options import json_option, lockfile_argument, opened_store, store_option
+from kernelforge.cli.options import json_option, opened_reader, store_option
+from kernelforge.cli.pod_lockfile import (
+    WantedLockfile,
+    channel_option,
+    minimum_serial_option,
+    pod_lockfile_argument,
+    trusted_keys_option,
+)
 from kernelforge.cli.pod_options import cache_option, device_option, only_for, pack_cache, pin_option
-from kernelforge.errors import StoreFull, UsageError
+from kernelforge.errors import StoreFull, UntrustedLockfile, UsageError
 from kernelforge.loader.cache import PackCache
 from kernelforge.loader.pack import FoundPack, Places, find_pack
 from kernelforge.loader.stats import StepClock
-from kernelforge.loader.trust import LocalFile, PinnedDigest, Trust, parse_trusted, read_trusted
+from kernelforge.loader.trust import parse_trusted
 from kernelforge.lockfile import LockedPack
+from kernelforge.release.verify import verify_pin
 
 SCHEMA = "kernelforge.pull/1"
 
 
 @click.command()
-@lockfile_argument
+@pod_lockfile_argument
+@channel_option
 @store_option
 @pin_option
+@trusted_keys_option
+@minimum_serial_option
 @cache_option
 @json_option
 @click.option("--trust-file", is_flag=True, help="Trust LOCKFILE as it is: whoever can write it decides what pods run.")
 @device_option
 def command(
-    lockfile: Path,
+    lockfile: str | None,
+    channel: str | None,
     store_location: str,
     pin: str | None,
+    key_files: tuple[Path, ...],
+    minimum_serial: int,
     cache_folder: Path | None,
     as_json: bool,
     trust_file: bool,
     devices: tuple[str, ...],
 ) -> int:
-    """Fetch the packs of LOCKFILE into the local cache.
+    """Fetch the packs of LOCKFILE (a file, a bundle, or sha256:... in the store) into the local cache.
 
-    Each is checked against the lockfile. A later load then needs no store.
+    Each is checked against the lockfile. A later load then needs no store for them.
 
     \b
     Examples:
       kernelforge pull qwen3-8b.lock.json --pin sha256:... --store s3://kernels/prod --device h200-sxm
       kernelforge pull qwen3-8b.lock.json --trust-file --cache /var/cache/kernelforge
+      kernelforge pull --channel qwen3-8b/prod --key release.pub --store s3://kernels/prod --device h200-sxm
     """
-    trusted = read_trusted(lockfile, _trust(pin, trust_file))
-    lock = parse_trusted(trusted)
+    wanted = WantedLockfile.of(lockfile, channel, key_files, pin, minimum_serial)
+    _check_vouched_for(wanted, trust_file)
     cache = pack_cache(cache_folder)
-    store = opened_store(store_location)
-    places = Places(path=None, cache=cache, cache_setting="", open_store=lambda: store)
+    store = opened_reader(store_location)
+    trusted = wanted.read(lambda: store, cache_folder, is_read_only=False)
+    for finding in verify_pin(trusted.data, wanted.pin):
+        hint = "deploy the pinned lockfile, or pin the new one after reviewing it"
+        raise UntrustedLockfile(finding.text, hint=hint, where=trusted.where, reason="unpinned")
+    lock = parse_trusted(trusted)
+    packs = trusted.bundle or store
+    places = Places(path=None, cache=cache, cache_setting="", open_store=lambda: packs)
     pulled = {device: _pull(pack, places, cache) for device, pack in only_for(lock, devices).packs.items()}
     document = {
         "schema": SCHEMA,
@@ -69,17 +90,18 @@ def command(
     return 0
 
 
-def _trust(pin: str | None, trust_file: bool) -> Trust:
-    if pin is not None and trust_file:
-        raise UsageError("--pin and --trust-file say two different things", hint="give one of them; --pin is stronger")
-    if pin is not None:
-        return PinnedDigest(pin)
-    if trust_file:
-        return LocalFile()
-    raise UsageError(
-        "nothing vouches for this lockfile, and it decides which native code pods run",
-        hint="give --pin sha256:... ('kernelforge verify' prints it), or --trust-file if you vouch for the file",
-    )
+def _check_vouched_for(wanted: WantedLockfile, trust_file: bool) -> None:
+    if trust_file and wanted.is_vouched_for:
+        raise UsageError(
+            "--trust-file says to trust a file as it is, and something stronger is given too",
+            hint="leave out --trust-file; a pin and trusted keys both have to hold",
+        )
+    if not trust_file and not wanted.is_vouched_for:
+        raise UsageError(
+            "nothing vouches for this lockfile, and it decides which native code pods run",
+            hint="give --key PUB for a signed one, --pin sha256:... ('kernelforge verify' prints it), or --trust-file "
+            "if you vouch for the file",
+        )
 
 
 def _pull(pack: LockedPack, places: Places, cache: PackCache) -> FoundPack:

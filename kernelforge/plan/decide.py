@@ -1,6 +1,8 @@
 """Asks lockfile and store about keys. A deployment in which nothing changed costs one request per pack, not per key.
 
-Per-key requests happen only when the lockfile cannot answer. Troubles of the store are decisions, never misses.
+A lockfile answers for its keys if a build of this domain has published it and the store has its packs; only what is on
+the store's list of damage is looked at all the same. Per-key requests happen when the lockfile cannot answer. Troubles
+of the store are decisions, never misses.
 """
 
 from __future__ import annotations
@@ -11,15 +13,16 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
-from kernelforge.errors import FormatUnknown, ObjectCorrupt, ObjectMissing, StoreError
-from kernelforge.lockfile import LockedEntry, Lockfile
-from kernelforge.plan.reasons import why_missing
-from kernelforge.plan.values import Decision, Hit, Miss, PlannedKey, StoreTrouble
+from kernelforge.digest import Digest
+from kernelforge.errors import FormatUnknown, ObjectCorrupt, StoreError
+from kernelforge.lockfile import Lockfile
+from kernelforge.plan.lookup import Lookup
+from kernelforge.plan.values import Decided, PlannedKey, StoreTrouble
 from kernelforge.store import marker
 from kernelforge.store.actions import ActionCache
-from kernelforge.store.blobs import check_blob
+from kernelforge.store.damage import Damage, read_damage
 from kernelforge.store.interface import PruneStore
-from kernelforge.target import Target
+from kernelforge.store.published import is_published
 
 logger = logging.getLogger(__name__)
 
@@ -34,74 +37,44 @@ def decide(
     cache: ActionCache,
     lock: Lockfile | None,
     recorded: Mapping[str, Mapping[str, Any]],
-) -> list[PlannedKey]:
-    """The keys with their decisions; their old ones are not read."""
-    trouble = _trouble_with(store)
-    if trouble is not None:
-        return [replace(key, decision=trouble) for key in keys]
-    locked = {(entry.symbol, entry.target): entry for entry in lock.entries} if lock else {}
-    if lock and all(_is_locked(key, locked) for key in keys) and _packs_are_there(lock, keys, store):
-        return [replace(key, decision=_locked_hit(locked[key.symbol, key.target], recorded)) for key in keys]
-
-    def look_up(key: PlannedKey) -> PlannedKey:
-        return replace(key, decision=_look_up(key, cache, store, lock, locked))
-
-    with ThreadPoolExecutor(_LOOKUP_THREADS) as threads:
-        return list(threads.map(look_up, keys))
-
-
-def _trouble_with(store: PruneStore) -> StoreTrouble | None:
-    """Ask the store one thing before asking about every key: one that is down would cost each of them a deadline."""
+) -> Decided:
+    """The keys with their decisions; their old ones are not read. ``FormatUnknown`` for a store of a later version."""
     try:
+        # One that is down is asked one thing, not about every key: that would cost each of them a deadline.
         marker.check(store)
+        damage = _known_damage(store)
+        published = lock.digest if lock and _is_published(cache, lock.digest) else None
     except FormatUnknown:
         raise
     except StoreError as error:
-        return StoreTrouble(error)
-    return None
+        return Decided(tuple(replace(key, decision=StoreTrouble(error)) for key in keys))
+    lookup = Lookup(store, cache, lock, recorded, damage)
+    packs = lookup.packs(keys) if published else {}
+    # Of a lockfile that lacks a key, the packs do not stay either: its objects will be linked again, all of them.
+    is_whole = bool(packs) and all(map(lookup.is_answered_by_lock, keys))
+    locked = {key.key_digest: lookup.locked_hit(key) for key in keys if is_whole and not lookup.is_suspect(key)}
+
+    def decided(key: PlannedKey) -> PlannedKey:
+        return replace(key, decision=locked.get(key.key_digest) or lookup.look_up(key))
+
+    if len(locked) == len(keys):
+        return Decided(tuple(map(decided, keys)), published, packs, frozenset(damage or ()))
+    with ThreadPoolExecutor(_LOOKUP_THREADS) as threads:
+        return Decided(tuple(threads.map(decided, keys)), published, packs, frozenset(damage or ()))
 
 
-def _is_locked(key: PlannedKey, locked: Mapping[tuple[str, Target], LockedEntry]) -> bool:
-    entry = locked.get((key.symbol, key.target))
-    return entry is not None and entry.key_digest == key.key_digest
-
-
-def _packs_are_there(lock: Lockfile, keys: Sequence[PlannedKey], store: PruneStore) -> bool:
-    """Whether the store has the pack of every profile that is asked for; any trouble is left to the per-key path."""
-    for device in {device for key in keys for device in key.devices}:
-        if device not in lock.packs:
-            return False
-        try:
-            check_blob(store, lock.packs[device].blob)
-        except StoreError as error:
-            logger.info("the lockfile's pack of %s cannot vouch for its keys: %s", device, error)
-            return False
-    return True
-
-
-def _locked_hit(entry: LockedEntry, recorded: Mapping[str, Mapping[str, Any]]) -> Hit:
-    facts = recorded.get(str(entry.key_digest), {})
-    seconds = facts.get("seconds")
-    known_s = float(seconds) if isinstance(seconds, (int, float)) else 0.0
-    return Hit(entry.object, "in the lockfile, and the store has its pack", facts, known_s)
-
-
-def _look_up(
-    key: PlannedKey,
-    cache: ActionCache,
-    store: PruneStore,
-    lock: Lockfile | None,
-    locked: Mapping[tuple[str, Target], LockedEntry],
-) -> Decision:
+def _known_damage(store: PruneStore) -> Mapping[Digest, Damage] | None:
+    """The list of damage; None if it cannot be read, and then everything must be looked at."""
     try:
-        record = cache.get(key.key_digest)
-        if "object" not in record.outputs:
-            return Miss("the store's record names no object")
-        check_blob(store, record.outputs["object"])
-    except ObjectMissing:
-        return Miss(why_missing(key, lock, locked))
+        return read_damage(store)
     except ObjectCorrupt as error:
-        return Miss(f"the store's copy is damaged: {error.problem}")
-    except StoreError as error:
-        return StoreTrouble(error)
-    return Hit(record.outputs["object"], "in the action cache", record.facts, record.seconds)
+        logger.warning("every key is looked up, because the list of damage is damaged: %s", error)
+        return None
+
+
+def _is_published(cache: ActionCache, lock: Digest) -> bool:
+    try:
+        return is_published(cache, lock)
+    except ObjectCorrupt as error:
+        logger.warning("the lockfile vouches for nothing, because the record of its publication is damaged: %s", error)
+        return False

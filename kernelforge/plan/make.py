@@ -57,18 +57,19 @@ def make_plan(
             check_requires_dsl(kernel, import_kernel(kernel).requires_dsl, toolchain)
     keys, expansions = _enumerate(requests, targets, kernels, toolchains)
     keys = _add_reported(keys, reported, kernels, toolchains)
-    decided = [
-        _with_report(key)
-        for key in decide(keys, store=store, cache=ActionCache(store, domain), lock=lock, recorded=recorded)
-    ]
+    decided = decide(keys, store=store, cache=ActionCache(store, domain), lock=lock, recorded=recorded)
+    with_reports = map(_with_report, decided.keys)
     return Plan(
         name=name,
-        keys=tuple(sorted(decided, key=lambda key: (key.kernel, str(key.target), key.symbol))),
+        keys=tuple(sorted(with_reports, key=lambda key: (key.kernel, str(key.target), key.symbol))),
         expansions=tuple(expansions),
         kernels=kernels,
         toolchains=toolchains,
         targets={profile.name: (profile, target) for profile, target in targets},
         requests=tuple(requests),
+        published=decided.published,
+        packs=decided.packs,
+        damaged=decided.damaged,
     )
 
 

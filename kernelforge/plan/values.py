@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from kernelforge.descriptor import Descriptor
@@ -13,6 +13,7 @@ from kernelforge.errors import StoreError
 from kernelforge.fingerprint import Fingerprint
 from kernelforge.keys.key_digest import KeyPreimage
 from kernelforge.keys.toolchain import Toolchain
+from kernelforge.lockfile import LockedPack
 from kernelforge.reporting import Expansion
 from kernelforge.request import KernelRequest
 from kernelforge.target import Target
@@ -78,8 +79,25 @@ class KernelSources:
 
 
 @dataclass(frozen=True)
+class Decided:
+    """What lockfile and store said.
+
+    ``published``: digest of the lockfile, if this domain has published it and its word counts. ``packs``: those of it
+    that the store was seen to have. ``damaged``: stored digests on the store's list of damage.
+    """
+
+    keys: tuple[PlannedKey, ...]
+    published: Digest | None = None
+    packs: Mapping[str, LockedPack] = field(default_factory=dict)
+    damaged: frozenset[Digest] = frozenset()
+
+
+@dataclass(frozen=True)
 class Plan:
-    """A decision for every key of a deployment, and what a lockfile needs beside them."""
+    """A decision for every key of a deployment, and what a lockfile needs beside them.
+
+    ``published``, ``packs`` and ``damaged`` are those of ``Decided``.
+    """
 
     name: str
     keys: tuple[PlannedKey, ...]
@@ -88,6 +106,9 @@ class Plan:
     toolchains: Mapping[str, Toolchain]
     targets: Mapping[str, tuple[DeviceProfile, Target]]
     requests: tuple[KernelRequest, ...]
+    published: Digest | None = None
+    packs: Mapping[str, LockedPack] = field(default_factory=dict)
+    damaged: frozenset[Digest] = frozenset()
 
     def decided(self, kind: type[Decision]) -> tuple[PlannedKey, ...]:
         """The keys whose decision is of this kind."""

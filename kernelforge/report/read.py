@@ -79,6 +79,7 @@ def _report(members: _Members) -> Report:
         hits=totals.take("hits", _count),
         misses=totals.take("misses", _count),
         store_errors=totals.take("store_errors", _count),
+        conflicts=totals.take("conflicts", _count),
         expansions=members.take("expansions", _tuple_of(_expansion)),
         wall_seconds=seconds.take("wall", _number),
         compile_cpu_seconds=seconds.take("compile_cpu", _number),

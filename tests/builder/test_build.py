@@ -7,21 +7,21 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from kernelforge.builder.build import BuildOptions, BuildResult, BuiltKey, build
-from kernelforge.builder.job import CUBIN_FILE, OBJECT_FILE, CompileFacts, CompileJob, Finished
-from kernelforge.builder.link import Linked, Linker, find_linker
+from kernelforge.builder.build import BuildResult, BuiltKey, build
+from kernelforge.builder.link import find_linker
 from kernelforge.contract import Choices
 from kernelforge.device import DeviceProfile, Fact
 from kernelforge.errors import StoreUnavailable
 from kernelforge.lockfile import Lockfile
 from kernelforge.plan import Hit, Miss, Plan, StoreTrouble, make_plan
-from kernelforge.reporting import Failure, Outcome
+from kernelforge.release.publish import publish_lockfile
+from kernelforge.reporting import Outcome
 from kernelforge.request import KernelRequest
 from kernelforge.store.actions import ActionCache
 from kernelforge.store.blobs import get_blob
@@ -29,51 +29,9 @@ from kernelforge.store.interface import PruneStore
 from kernelforge.store.layout import blob_name
 from kernelforge.store.memory import MemoryStore
 from kernelforge.target import Target
+from tests.builder.made_up import FAILURE, OPTIONS, Made, compile_by_making_up, link_by_making_up
 from tests.failing_store import FailingStore
 from tests.planned_world import build_without_compiling, kernel_project
-
-OPTIONS = BuildOptions(workers=2, limit_seconds=1, sys_path=())
-FACTS = CompileFacts("13.4.59", 40, 0, 0, 128, "sha256:ptx", (), seconds=0.5)
-FAILURE = Failure("compile", "ValueError: no")
-
-
-@dataclass(frozen=True)
-class Made:
-    """What a compile came to."""
-
-    object: bytes
-    image: bytes = b"image"
-    ptx_digest: str = "sha256:ptx"
-
-
-class MadeUpPool:
-    """Stands for the compiling processes. ``results``: symbol -> what was made, a failure, or an interrupt."""
-
-    processes_started = 1
-
-    def __init__(self, results: Mapping[str, Made | Failure | BaseException], folder: Path) -> None:
-        self._results = results
-        self._folder = folder
-
-    def __enter__(self) -> MadeUpPool:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    def run(self, jobs: Sequence[CompileJob]) -> Iterator[Finished]:
-        for job in jobs:
-            result = self._results.get(job.symbol, Made(f"object of {job.symbol}".encode()))
-            if isinstance(result, BaseException):
-                raise result
-            if isinstance(result, Failure):
-                yield Finished(job, self._folder, None, result)
-                continue
-            folder = self._folder / job.symbol
-            folder.mkdir()
-            (folder / OBJECT_FILE).write_bytes(result.object)
-            (folder / CUBIN_FILE).write_bytes(result.image)
-            yield Finished(job, folder, replace(FACTS, ptx_digest=result.ptx_digest), None)
 
 
 @pytest.fixture(autouse=True)
@@ -90,27 +48,13 @@ def store() -> MemoryStore:
 @pytest.fixture
 def pools(monkeypatch: pytest.MonkeyPatch) -> Callable[[Mapping[str, Any]], None]:
     """Makes the next builds compile by making things up."""
-
-    def use(results: Mapping[str, Any]) -> None:
-        def make(setups: object, *, workers: int, folder: Path) -> MadeUpPool:
-            return MadeUpPool(results, folder)
-
-        monkeypatch.setattr("kernelforge.builder.build.Pool", make)
-
-    return use
+    return lambda results: compile_by_making_up(monkeypatch, results)
 
 
 @pytest.fixture
 def linked(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
-    """The symbols of each link; objects that are made up cannot be linked for real."""
-    links: list[list[str]] = []
-
-    def link(self: Linker, objects: Sequence[tuple[str, bytes]], folder: Path) -> Linked:
-        links.append(sorted(symbol for symbol, _ in objects))
-        return Linked(b"pack of " + b", ".join(sorted(data for _, data in objects)), ("libtvm_ffi.so",), ("abort",))
-
-    monkeypatch.setattr(Linker, "link", link)
-    return links
+    """The symbols of each link."""
+    return link_by_making_up(monkeypatch)
 
 
 def profile(name: str, num_sms: int = 132) -> DeviceProfile:
@@ -129,10 +73,10 @@ def plan(
     return make_plan("test", requests, targets, store=store, domain="dev", lock=lock, recorded={})
 
 
-def run(made: Plan, store: PruneStore, lock: Lockfile | None = None) -> tuple[BuildResult, list[BuiltKey]]:
+def run(made: Plan, store: PruneStore) -> tuple[BuildResult, list[BuiltKey]]:
     """The result, and the keys in the order in which their ends were told."""
     told: list[BuiltKey] = []
-    result = build(made, store=store, domain="dev", lock=lock, options=OPTIONS, on_progress=told.append)
+    result = build(made, store=store, domain="dev", options=OPTIONS, on_progress=told.append)
     return result, told
 
 
@@ -160,7 +104,8 @@ def test_hits_start_nothing_and_link_nothing(store: MemoryStore, linked: list[li
     objects = [(entry.symbol, entry.object.content_digest) for entry in lock.entries]
     pack = replace(lock.packs["h200"], recipe=find_linker(target).recipe(objects))
     lock = replace(lock, packs={"h200": pack})
-    result, told = run(plan(store, lock=lock), store, lock)
+    publish_lockfile(lock, store, facts=None, domain="dev")
+    result, told = run(plan(store, lock=lock), store)
     assert {key.outcome for key in told} == {Outcome.REUSED}
     assert (result.processes_started, linked, result.packs) == (0, [], {"h200": pack})
 

@@ -31,6 +31,6 @@ def release(built_release: Release, tmp_path: Path) -> Release:
 @pytest.fixture
 def kernelforge(release: Release, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Kernelforge:
     """The command line, in the folder of the release."""
-    for variable in ("KERNELFORGE_STORE", "KERNELFORGE_LOCK", "KERNELFORGE_CACHE", "KERNELFORGE_PIN"):
-        monkeypatch.delenv(variable, raising=False)
+    for variable in ("STORE", "LOCK", "CACHE", "PIN", "SIGNING_KEY", "TRUSTED_KEYS"):
+        monkeypatch.delenv(f"KERNELFORGE_{variable}", raising=False)
     return Kernelforge(release.folder, monkeypatch, capsys)

@@ -71,7 +71,7 @@ def make_release(folder: Path, *kernels: tuple[str, str], name: str = "small", t
     result = BuildResult(keys, _packs(plan, keys, store), 0, ())
     lock, lock_path = lockfile_of(plan, result), folder / "registry" / "releases" / f"{name}.lock.json"
     facts = facts_bytes(lock.digest, facts_of(result))
-    publish_lockfile(lock, store, facts=facts)
+    publish_lockfile(lock, store, facts=facts, domain="dev")
     write_file(lock_path, lock.to_bytes())
     write_file(facts_path(lock_path), facts)
     return Release(folder, manifest, lock_path, lock)

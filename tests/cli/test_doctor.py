@@ -12,19 +12,22 @@ import pytest
 
 import kernelforge.cli.doctor as doctor
 from kernelforge.cli.doctor_check import Check, Status
-from kernelforge.cli.doctor_surroundings import PROBE, check_gpu, check_s3_client, check_store
+from kernelforge.cli.doctor_store import ROLES, check_store
+from kernelforge.cli.doctor_surroundings import check_gpu, check_s3_client
 from kernelforge.cli.doctor_toolchain import check_compiler, check_linker_and_call_interface, check_python
+from kernelforge.cli.options import opened_store
 from kernelforge.cli.profile_yaml import profile_yaml
 from kernelforge.device import DeviceProfile, Fact
-from kernelforge.digest import Digest
+from kernelforge.errors import StoreDenied
 from kernelforge.manifest import load_profile
 from kernelforge.store.file import FileStore
-from kernelforge.store.layout import MARKER, blob_name
+from kernelforge.store.interface import PruneStore
+from kernelforge.store.layout import MARKER
 from kernelforge.store.memory import MemoryStore
 from tests.cli.command import run
 from tests.cli.in_process import Kernelforge
 from tests.loader.fake_release import compile_c
-from tests.seaweed import BUCKET
+from tests.seaweed import BUCKET, SeaweedServer
 
 FAKE_DRIVER = Path(__file__).parents[1] / "loader" / "fake_driver.c"
 NO_DRIVER = shutil.which("nvidia-smi") is None
@@ -45,7 +48,7 @@ def test_everything_that_a_build_needs_works_here(tmp_path: Path) -> None:
     document = json.loads(ran.out)
     assert document["schema"] == "kernelforge.doctor/1"
     checks = {check["name"]: check for check in document["checks"]}
-    assert list(checks) == ["python", "compiler", "linker", "tvm-ffi", "gpu", "s3 client", "store"]
+    assert list(checks)[:8] == ["python", "compiler", "linker", "tvm-ffi", "gpu", "s3 client", "store", "store: read"]
     for name in ("python", "compiler", "linker", "tvm-ffi", "s3 client", "store"):
         assert checks[name]["status"] == "ok", checks[name]
     assert "compiled a kernel" in checks["compiler"]["found"]
@@ -128,35 +131,49 @@ def test_a_missing_s3_client_matters_only_for_s3(monkeypatch: pytest.MonkeyPatch
     assert check_s3_client(is_needed=True).status is Status.FAILED
 
 
+def statuses(store: PruneStore, role: str) -> dict[str, str]:
+    return {check.name.removeprefix("store: "): check.status.value for check in check_store(store, role)}
+
+
 class TestStore:
-    def test_a_new_folder_works_and_holds_the_marker_and_one_small_blob(self, tmp_path: Path) -> None:
+    """What a store can do is found out in ``tests/store/test_probe.py``; here, what that means for whom."""
+
+    @pytest.mark.parametrize("role", ROLES)
+    def test_a_folder_serves_every_role_and_nothing_is_left_in_it(self, tmp_path: Path, role: str) -> None:
         store = FileStore(tmp_path / "store")
-        assert check_store(store).status is Status.OK
-        assert sorted(store.names()) == sorted([MARKER, blob_name(Digest.of(PROBE))])
+        checks = list(check_store(store, role))
+        assert {check.status for check in checks} == {Status.OK}, checks
+        assert len(checks) == (2 if role == "pod" else 11)
+        assert list(store.names()) == []
 
-    def test_a_second_visit_leaves_nothing_more(self) -> None:
+    def test_a_pod_writes_nothing(self) -> None:
         store = MemoryStore()
-        assert check_store(store).status is Status.OK
-        before = sorted(store.names())
-        assert check_store(store).status is Status.OK
-        assert sorted(store.names()) == before
+        list(check_store(store, "pod"))
+        assert store.traffic.puts == store.traffic.deletes == store.traffic.lists == 0
 
-    def test_a_place_that_cannot_be_written_fails_with_what_to_do(self, tmp_path: Path) -> None:
-        (tmp_path / "taken").write_text("a file")
-        check = check_store(FileStore(tmp_path / "taken"))
-        assert check.status is Status.FAILED
-        assert "taken" in check.found
-        assert check.fix
+    @pytest.mark.parametrize(
+        ("role", "failed", "warned"),
+        [
+            ("pod", set(), set()),
+            ("ci", set(), {"replace if unchanged", "delete if unchanged", "delete"}),
+            ("release", {"replace if unchanged"}, {"delete if unchanged", "delete"}),
+            ("gc", {"replace if unchanged", "delete if unchanged", "delete"}, set()),
+        ],
+    )
+    def test_what_only_other_roles_need_is_a_warning(self, role: str, failed: set[str], warned: set[str]) -> None:
+        """Credentials that may create and nothing else are right in CI, and of no use to those who release."""
+        found = statuses(CreateOnly(), role)
+        assert {name for name, status in found.items() if status == "failed"} == failed
+        assert {name for name, status in found.items() if status == "warning"} == warned
 
-    def test_a_store_of_another_format_is_not_written(self) -> None:
-        store = MemoryStore()
-        store.create(MARKER, b'{"schema":"kernelforge.store/2"}\n')
-        check = check_store(store)
-        assert check.status is Status.FAILED
-        assert "kernelforge.store/2" in check.found
-        assert list(store.names()) == [MARKER]
+    def test_the_commands_that_cannot_work_are_named(self) -> None:
+        checks = {check.name: check for check in check_store(CreateOnly(), "ci")}
+        assert "promote" in checks["store: replace if unchanged"].stops
+        assert "gc --run" in checks["store: delete"].stops
+        assert checks["store: create"].stops == ()
 
-    def test_a_server_that_ignores_conditional_writes_is_found_out(self) -> None:
+    @pytest.mark.parametrize("role", ["ci", "release", "gc"])
+    def test_a_condition_that_is_ignored_is_a_failure_for_all(self, role: str) -> None:
         """It would let two builds overwrite each other, and every other check would pass."""
 
         class Overwrites(MemoryStore):
@@ -164,29 +181,50 @@ class TestStore:
                 self.delete(name)
                 return super().create(name, data)
 
-        check = check_store(Overwrites())
+        checks = {check.name: check for check in check_store(Overwrites(), role)}
+        assert checks["store: create only once"].status is Status.FAILED
+        assert "If-None-Match" in checks["store: create only once"].found
+        assert "build" in checks["store: create only once"].stops
+
+    def test_a_place_that_cannot_be_written_fails_with_what_to_do(self, tmp_path: Path) -> None:
+        (tmp_path / "taken").write_text("a file")
+        failed = [check for check in check_store(FileStore(tmp_path / "taken"), "ci") if check.status is Status.FAILED]
+        assert failed
+        assert "taken" in failed[0].found
+        assert failed[0].fix
+
+    def test_a_store_of_another_format_is_not_written(self) -> None:
+        store = MemoryStore()
+        store.create(MARKER, b'{"schema":"kernelforge.store/2"}\n')
+        (check,) = check_store(store, "ci")
         assert check.status is Status.FAILED
-        assert "conditional writes" in check.found
+        assert "kernelforge.store/2" in check.found
+        assert list(store.names()) == [MARKER]
 
-    def test_damaged_bytes_are_found_out(self) -> None:
-        class Damages(MemoryStore):
-            def get(self, name: str, *, limit_bytes: int) -> bytes:
-                data = super().get(name, limit_bytes=limit_bytes)
-                return data[:-1] + bytes([data[-1] ^ 1]) if "blobs" in name else data
-
-        assert check_store(Damages()).status is Status.FAILED
-
-    @pytest.mark.slow
-    def test_a_real_bucket_and_one_that_may_only_be_read(self, seaweed_server) -> None:
-        from kernelforge.cli.options import opened_store
-
+    def test_a_real_bucket_and_one_that_may_only_be_read(
+        self, seaweed_server: SeaweedServer, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         location = seaweed_server.location("doctor")
-        with pytest.MonkeyPatch.context() as patch:
-            for name, value in seaweed_server.environment().items():
-                patch.setenv(name, value)
-            assert check_store(opened_store(location)).status is Status.OK
-            elsewhere = location.replace(f"//{BUCKET}/", "//no-such-bucket/")
-            assert check_store(opened_store(elsewhere)).status is Status.FAILED
+        for name, value in seaweed_server.environment("reader").items():
+            monkeypatch.setenv(name, value)
+        assert statuses(opened_store(location), "pod") == {"store": "ok", "read": "ok"}
+        assert statuses(opened_store(location), "ci") == {"store": "ok", "read": "ok", "create": "failed", "list": "ok"}
+        for name, value in seaweed_server.environment("writer").items():
+            monkeypatch.setenv(name, value)
+        assert set(statuses(opened_store(location), "gc").values()) == {"ok"}
+        assert list(opened_store(location).names()) == []
+        elsewhere = location.replace(f"//{BUCKET}/", "//no-such-bucket/")
+        assert statuses(opened_store(elsewhere), "ci") == {"store": "failed", "read": "failed"}
+
+
+class CreateOnly(MemoryStore):
+    """Like credentials of a CI job: it may read, list and create."""
+
+    def replace(self, name: str, data: bytes, *, version: str) -> None:
+        raise StoreDenied("403", hint="ask for more", where=name)
+
+    def delete(self, name: str, *, version: str | None = None) -> None:
+        raise StoreDenied("403", hint="ask for more", where=name)
 
 
 class TestExitCode:
@@ -194,7 +232,7 @@ class TestExitCode:
         self, kernelforge: Kernelforge, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         checks = [Check("one", Status.OK, "fine"), Check("two", Status.WARNING, "absent", "install it")]
-        monkeypatch.setattr(doctor, "_checks", lambda _: iter(checks))
+        monkeypatch.setattr(doctor, "_checks", lambda *_: iter(checks))
         ran = kernelforge("doctor")
         assert ran.code == 0
         assert ran.out.splitlines()[0].split() == ["ok", "one", "fine"]

@@ -23,7 +23,7 @@ ABSENT_IN_A_POD = (
     "yaml",
     "ziglang",
 )
-COMMANDS = ("plan", "build", "verify", "pull", "inspect", "explain", "doctor", "report")
+COMMANDS = ("plan", "build", "verify", "pull", "promote", "inspect", "explain", "doctor", "report")
 POD_COMMANDS = ("verify", "pull", "inspect", "explain", "doctor", "report")
 
 _RUN = """
