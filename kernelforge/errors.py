@@ -10,8 +10,8 @@ knows no other module, so that each room can raise its own kind without importin
       StoreError            ObjectMissing  ObjectCorrupt  StoreUnavailable  StoreDenied  StoreFull  ObjectConflict
                             FormatUnknown  SweepRefused
         ObjectConflict      ChannelMoved
-        SweepRefused        SweepTooLarge
       PromotionRefused
+      SweepTooLarge
       ToolchainError
       LoadError             UntrustedLockfile  DeviceMismatch  KernelMissing  LaunchCodeDiffers  RuntimeUnfit
                             PackCorrupt  UnsafeCache  CallRefused  LoadedBeforeFork
@@ -166,8 +166,8 @@ class SweepRefused(StoreError):
     """Garbage collection does not know what is needed, or another one is at work: from here on nothing was deleted."""
 
 
-class SweepTooLarge(SweepRefused):
-    """More of the store would be deleted than was allowed; nothing was."""
+class SweepTooLarge(KernelForgeError):
+    """A policy keeps garbage collection from deleting so much of the store at once; nothing was deleted."""
 
     exit_code = 1
 

@@ -1,4 +1,4 @@
-"""``verify --deep``: reads and hashes all that a lockfile names in a store, and puts what is damaged into quarantine."""
+"""``verify --deep``: reads and hashes all that a lockfile names in a store; what is damaged goes into quarantine."""
 
 from __future__ import annotations
 

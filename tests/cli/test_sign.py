@@ -119,7 +119,9 @@ class TestKey:
         assert kernelforge("sign", release.lock_path, "--key", key).code == 0
 
     @pytest.mark.parametrize(
-        "value", [SECRET, PEM[:-30], PEM.replace("PRIVATE", "SECRET"), f"-----BEGIN{SECRET}", "/nowhere/a.key"]
+        "value",
+        [SECRET, PEM[:-30], PEM.replace("PRIVATE", "SECRET"), f"-----BEGIN{SECRET}", "/nowhere/a.key"],
+        ids=["raw", "cut", "other kind", "no armour", "path"],  # the key is new in each process
     )
     def test_no_message_quotes_what_may_be_a_key(
         self, kernelforge: Kernelforge, release: Release, value: str, caplog: pytest.LogCaptureFixture

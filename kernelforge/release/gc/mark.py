@@ -1,7 +1,8 @@
 """What follows from the roots: all that a kept lockfile needs, each with the rank of the root that needs it most.
 
 A lockfile keeps its packs and objects, and by their key digests, recipes and its own digest the build records of every
-domain; a kept record keeps what it names besides (cubins). Digests are held as 32 bytes: 100,000 of them with their ranks take 15 MB.
+domain; a kept record keeps what it names besides (cubins). Digests are held as 32 bytes: 100,000 of them with their
+ranks take 15 MB.
 """
 
 from __future__ import annotations
