@@ -6,8 +6,8 @@
 
 ``run`` measures: compiling in the pod and opening object files one by one (where the compiler can be imported), our
 loader with an empty cache and an object store one round trip away, our loader with a warm cache, and the floor
-(``floor.py``). Each repetition is a fresh process, and the ways take turns. The lockfile is pinned by its digest; what a
-signature costs more is in signed_lockfile.py. Host times of calls and the costs of imports come beside.
+(``floor.py``). Each repetition is a fresh process, and the ways take turns. The lockfile is pinned by its digest;
+what a signature costs more is in signed_lockfile.py. Host times of calls and the costs of imports come beside.
 Needs torch, apache-tvm-ffi and zstandard; botocore for the store; for ``plot`` matplotlib.
 """
 

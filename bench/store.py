@@ -1,4 +1,4 @@
-"""What publishing and pulling cost beside the bare transfer: our store, and plain boto3 with the same bytes, in one run.
+"""What publishing and pulling cost beside the bare transfer: our store, and plain boto3 with the same bytes, one run.
 
     python -m bench.store --round-trips-ms 0 30 --rounds 7
 
@@ -27,6 +27,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +63,7 @@ class Task:
 def _content(kind: str, size_bytes: int, source: random.Random) -> bytes:
     if kind == "random":
         return source.randbytes(size_bytes)
-    # 16-byte words, as instructions are, most of them seen before: zstd leaves 0.25 of it, as of objects that were built.
+    # 16-byte words, as instructions are, most of them seen before: zstd leaves 0.25 of it, as of real objects.
     words = [source.randbytes(16) for _ in range(size_bytes // 64)]
     return b"".join(source.choices(words[:24] + words, weights=[40] * 24 + [1] * len(words), k=size_bytes // 16))
 
@@ -122,9 +123,9 @@ def one_round(endpoint_url: str, task: Task, number: int) -> dict[str, float]:
     for _, way in ways:
         way.pull(way.publish(warm_up))
     for name, way in random.sample(ways, len(ways)):
-        seconds[f"publish, {name}"], stored[name] = _timed(lambda way=way: way.publish(task))
+        seconds[f"publish, {name}"], stored[name] = _timed(partial(way.publish, task))
     for name, way in random.sample(ways, len(ways)):
-        seconds[f"pull, {name}"], pulled = _timed(lambda name=name, way=way: way.pull(stored[name]))
+        seconds[f"pull, {name}"], pulled = _timed(partial(way.pull, stored[name]))
         if pulled != (task.contents if name == "ours" else task.stored):
             raise SystemExit(f"{name}: other bytes came back")
     return seconds
@@ -183,7 +184,7 @@ def server() -> Iterator[str]:
     with tempfile.TemporaryDirectory(prefix="store-bench-") as folder:
         command = [sys.executable, script, "--folder", folder, "--port", str(_FIRST_PORT), "--bucket", BUCKET]
         with _process(command) as line:
-            os.environ.update(part.split("=", 1) for part in line.split()[1:])
+            os.environ.update(dict(part.split("=", 1) for part in line.split()[1:]))
             yield f"http://127.0.0.1:{_FIRST_PORT}"
 
 

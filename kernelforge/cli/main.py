@@ -27,6 +27,7 @@ _COMMANDS = {
     "verify": "Say whether a lockfile may be served from here.",
     "pull": "Fetch a lockfile's packs into the local cache.",
     "promote": "Point a channel at a lockfile, or back.",
+    "bundle": "Put a release into one file, or take it out.",
     "gc": "Show what nothing needs any more, and delete it.",
     "inspect": "Show what is inside objects, packs and files.",
     "explain": "Say why keys exist, miss or differ.",

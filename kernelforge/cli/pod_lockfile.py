@@ -111,6 +111,21 @@ class WantedLockfile:
         return read_trusted(self.source, trust, store=store, serials=serials)
 
 
+def check_vouched_for(wanted: WantedLockfile, trust_file: bool) -> None:
+    """``UsageError`` unless a key, a pin or the user speaks for the lockfile, and not the user beside the others."""
+    if trust_file and wanted.is_vouched_for:
+        raise UsageError(
+            "--trust-file says to trust a file as it is, and something stronger is given too",
+            hint="leave out --trust-file; a pin and trusted keys both have to hold",
+        )
+    if not trust_file and not wanted.is_vouched_for:
+        raise UsageError(
+            "nothing vouches for this lockfile, and it decides which native code pods run",
+            hint="give --key PUB for a signed one, --pin sha256:... ('kernelforge verify' prints it), or --trust-file "
+            "if you vouch for the file",
+        )
+
+
 def _source(lockfile: str | None, channel: str | None) -> LockSource:
     if (lockfile is None) == (channel is None):
         raise UsageError("give either LOCKFILE or --channel", hint="see --help", where="LOCKFILE")

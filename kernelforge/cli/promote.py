@@ -101,7 +101,7 @@ def command(
     Examples:
       kernelforge promote prod registry/releases/qwen3-8b.lock.json --store s3://kernels/prod --key release.key
       kernelforge promote qwen3-8b/prod --rollback --reason "p99 went up" --key release.key
-      kernelforge promote qwen3-8b/prod --history --trusted-key release.pub
+      kernelforge promote qwen3-8b/prod --history --trusted-key release.key.pub
     """
     _check_question(lock, is_rollback, goal, is_history)
     store = opened_store(store_location)

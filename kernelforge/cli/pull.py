@@ -15,12 +15,13 @@ from kernelforge.cli.options import json_option, opened_reader, store_option
 from kernelforge.cli.pod_lockfile import (
     WantedLockfile,
     channel_option,
+    check_vouched_for,
     minimum_serial_option,
     pod_lockfile_argument,
     trusted_keys_option,
 )
 from kernelforge.cli.pod_options import cache_option, device_option, only_for, pack_cache, pin_option
-from kernelforge.errors import StoreFull, UntrustedLockfile, UsageError
+from kernelforge.errors import StoreFull, UntrustedLockfile
 from kernelforge.loader.cache import PackCache
 from kernelforge.loader.pack import FoundPack, Places, find_pack
 from kernelforge.loader.stats import StepClock
@@ -62,10 +63,10 @@ def command(
     Examples:
       kernelforge pull qwen3-8b.lock.json --pin sha256:... --store s3://kernels/prod --device h200-sxm
       kernelforge pull qwen3-8b.lock.json --trust-file --cache /var/cache/kernelforge
-      kernelforge pull --channel qwen3-8b/prod --key release.pub --store s3://kernels/prod --device h200-sxm
+      kernelforge pull --channel qwen3-8b/prod --key release.key.pub --store s3://kernels/prod --device h200-sxm
     """
     wanted = WantedLockfile.of(lockfile, channel, key_files, pin, minimum_serial)
-    _check_vouched_for(wanted, trust_file)
+    check_vouched_for(wanted, trust_file)
     cache = pack_cache(cache_folder)
     store = opened_reader(store_location)
     trusted = wanted.read(lambda: store, cache_folder, is_read_only=False)
@@ -88,20 +89,6 @@ def command(
         how = "was there" if found.source == "cache" else "fetched"
         click.echo(f"{device}: {how}, {len(found.data):,} bytes, {found.kept_at}")
     return 0
-
-
-def _check_vouched_for(wanted: WantedLockfile, trust_file: bool) -> None:
-    if trust_file and wanted.is_vouched_for:
-        raise UsageError(
-            "--trust-file says to trust a file as it is, and something stronger is given too",
-            hint="leave out --trust-file; a pin and trusted keys both have to hold",
-        )
-    if not trust_file and not wanted.is_vouched_for:
-        raise UsageError(
-            "nothing vouches for this lockfile, and it decides which native code pods run",
-            hint="give --key PUB for a signed one, --pin sha256:... ('kernelforge verify' prints it), or --trust-file "
-            "if you vouch for the file",
-        )
 
 
 def _pull(pack: LockedPack, places: Places, cache: PackCache) -> FoundPack:

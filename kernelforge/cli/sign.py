@@ -149,8 +149,8 @@ def _show(document: dict[str, Any], is_new: bool, as_json: bool) -> None:
         print_json(document)
         return
     how = "signed" if is_new else "was signed before, which still holds; --renew replaces it"
-    until = document["expires"] or "for ever"
-    click.echo(f"{document['lockfile']['path']}: {how} (key {document['key'][:12]}, until {until})")
+    until = f"until {document['expires']}" if document["expires"] else "for ever"
+    click.echo(f"{document['lockfile']['path']}: {how} (key {document['key'][:12]}, {until})")
     click.echo(f"{document['signature']}")
     if document["is_published"]:
         click.echo("the store has lockfile and signature")

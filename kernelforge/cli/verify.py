@@ -95,7 +95,7 @@ def command(
     Examples:
       kernelforge verify registry/releases/qwen3-8b.lock.json --manifest specs/deployments/qwen3-8b.yaml
       kernelforge verify /etc/kernels/qwen3-8b.lock.json --local --pin sha256:... --device h200-sxm
-      kernelforge verify --channel qwen3-8b/prod --store s3://kernels/prod --key release.pub
+      kernelforge verify --channel qwen3-8b/prod --store s3://kernels/prod --key release.key.pub
     """
     if local and deep:
         hint = "--local hashes what a load would open anyway"

@@ -64,7 +64,7 @@ def load(
 
     ``lockfile``: a path, the bytes themselves, ``FromStore("sha256:...")`` or ``Channel("qwen3-8b", "prod")`` for one
     in ``store``, or ``Bundle("qwen3-8b.bundle")``, which brings all that ``store`` would. ``trust``:
-    ``PinnedDigest("sha256:...")``; ``TrustedKeys(["release.pub"])`` for what somebody trusted has signed; or
+    ``PinnedDigest("sha256:...")``; ``TrustedKeys(["release.key.pub"])`` for what somebody trusted has signed; or
     ``LocalFile()`` for a file that the caller vouches for. ``device``: a CUDA ordinal (``CUDA_VISIBLE_DEVICES``
     applies), or facts gathered before; by default the calling thread's current device, 0 where there is none.
     ``profile`` insists on one device profile. The pack is looked for at ``pack``, and nowhere else if that is given;

@@ -59,7 +59,7 @@ class TrustedKeys:
 
     def __init__(self, keys: Sequence[TrustedKey], *, minimum_serial: int = 0) -> None:
         if isinstance(keys, str) or not keys:  # a text is a sequence too: of letters
-            raise UsageError(f"{keys!r} is no list of keys", hint="trust=TrustedKeys(['release.pub'])")
+            raise UsageError(f"{keys!r} is no list of keys", hint="trust=TrustedKeys(['release.key.pub'])")
         if type(minimum_serial) is not int or minimum_serial < 0:
             raise UsageError(f"{minimum_serial!r} is no serial", hint="serials count from 1; 0 asks for none")
         object.__setattr__(self, "keys", tuple(keys))
@@ -142,7 +142,7 @@ def _from_channel(
     if not isinstance(trust, TrustedKeys):
         raise UntrustedLockfile(
             f"{channel} is moved without this process being asked, so it has to be signed, and no key is trusted",
-            hint="trust=TrustedKeys(['release.pub']), or FromStore('sha256:...') with PinnedDigest for one lockfile",
+            hint="trust=TrustedKeys(['release.key.pub']), or FromStore('sha256:...') with PinnedDigest for one",
             where=str(channel),
             reason="unsigned",
         )
@@ -182,7 +182,7 @@ def _check_is_file(found: FoundLock) -> None:
     if found.file is None:
         raise UntrustedLockfile(
             "LocalFile() vouches for a file, and this is none",
-            hint="pin it: PinnedDigest('sha256:...'), or trust who signed it: TrustedKeys(['release.pub'])",
+            hint="pin it: PinnedDigest('sha256:...'), or trust who signed it: TrustedKeys(['release.key.pub'])",
             where=found.where,
             reason="unpinned",
         )

@@ -45,8 +45,24 @@ def put_blob(store: PruneStore, content: bytes, *, compress: bool = True) -> Des
 def get_blob(store: ReadStore, descriptor: Descriptor) -> bytes:
     """The content that ``descriptor`` promises, or an error: never other bytes.
 
-    Reads at most ``stored_size_bytes`` and allocates at most ``content_size_bytes`` more. Stored bytes that fail their
-    sha256 are read once more, since a proxy or a network may have damaged them on the way; then ``ObjectCorrupt``.
+    Allocates at most ``content_size_bytes`` beyond what ``get_stored`` reads. ``ObjectCorrupt`` if the content is
+    another one; raises what ``get_stored`` raises.
+    """
+    stored = get_stored(store, descriptor)
+    if descriptor.encoding == "raw":
+        return stored
+    where = f"{store.location}: {blob_name(descriptor.stored_digest)}"
+    content = frames.decompress(stored, size_bytes=descriptor.content_size_bytes, where=where)
+    if not _is(content, descriptor.content_digest):
+        raise ObjectCorrupt("the content is not that of the descriptor", hint="build again", where=where)
+    return content
+
+
+def get_stored(store: ReadStore, descriptor: Descriptor) -> bytes:
+    """The bytes that the store has for ``descriptor``, still encoded: at most ``stored_size_bytes`` are read.
+
+    Bytes that fail their sha256 are read once more, since a proxy or a network may have damaged them on the way; then
+    ``ObjectCorrupt``.
     """
     name = blob_name(descriptor.stored_digest)
     where = f"{store.location}: {name}"
@@ -56,12 +72,7 @@ def get_blob(store: ReadStore, descriptor: Descriptor) -> bytes:
         stored = store.get(name, limit_bytes=descriptor.stored_size_bytes)
     if len(stored) != descriptor.stored_size_bytes or not _is(stored, descriptor.stored_digest):
         raise ObjectCorrupt("the bytes are not those that the name promises", hint="build again", where=where)
-    if descriptor.encoding == "raw":
-        return stored
-    content = frames.decompress(stored, size_bytes=descriptor.content_size_bytes, where=where)
-    if not _is(content, descriptor.content_digest):
-        raise ObjectCorrupt("the content is not that of the descriptor", hint="build again", where=where)
-    return content
+    return stored
 
 
 def check_blob(store: ReadStore, descriptor: Descriptor) -> None:

@@ -59,7 +59,7 @@ class BundleIndex:
 
     def to_bytes(self) -> bytes:
         """The index as it is in the file; equal ones have equal bytes."""
-        devices: list[Json] = sorted(self.devices)
+        devices: list[Json] = [*sorted(self.devices)]
         document: dict[str, Json] = {"lock": str(self.lock), "devices": devices, "objects": self.has_objects}
         return to_bytes({"schema": SCHEMA, **document}, where=INDEX)
 
