@@ -30,6 +30,7 @@ _COMMANDS = {
     "bundle": "Put a release into one file, or take it out.",
     "gc": "Show what nothing needs any more, and delete it.",
     "inspect": "Show what is inside objects, packs and files.",
+    "diff": "Say what differs between two lockfiles, and why.",
     "explain": "Say why keys exist, miss or differ.",
     "doctor": "Try what builds and loads need on this machine.",
     "report": "Show a saved report, or what is locked.",
