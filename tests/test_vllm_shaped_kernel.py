@@ -34,7 +34,7 @@ request = KernelRequest("adopted:ScaleRows", {"max_tokens": 64, "width": 64})
 targets = [(profile, Target(profile.arch))]
 plan = make_plan("adopted", [request], targets, store=store, domain="dev", lock=None, recorded={})
 options = BuildOptions(workers=2, limit_seconds=120, sys_path=tuple(sys.path))
-result = build(plan, store=store, domain="dev", lock=None, options=options, on_progress=lambda key: None)
+result = build(plan, store=store, domain="dev", options=options, on_progress=lambda key: None)
 record = ActionCache(store, "dev").get(plan.keys[0].key_digest)
 
 class Launches:

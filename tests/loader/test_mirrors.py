@@ -58,7 +58,7 @@ def test_a_damaged_mirror_is_counted_and_put_right(
         kernels = remote.load(store=location(proxy, near.location))
         assert kernels[KEYS[1]](1) == 2
         assert proxy.requests == 1
-    assert kernels.stats().counters["errors.ObjectCorrupt"] == 1
+    assert kernels.stats().errors["ObjectCorrupt"] == 1
     assert near.get(f"v1/blobs/sha256/{blob.stored_digest.hex[:2]}/{blob.stored_digest.hex}", limit_bytes=1 << 30)
 
 
@@ -69,4 +69,4 @@ def test_a_mirror_that_is_silent_costs_a_quarter_of_the_budget(remote: Release, 
             kernels = remote.load(store=location(proxy, away), budget_s=6)
             assert kernels[KEYS[1]](1) == 2
         assert mirror.requests == 1
-    assert kernels.stats().counters["errors.StoreUnavailable"] == 1
+    assert kernels.stats().errors["StoreUnavailable"] == 1
