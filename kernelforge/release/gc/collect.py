@@ -10,15 +10,17 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from kernelforge.digest import Digest
 from kernelforge.errors import SweepTooLarge
 from kernelforge.release.gc.lease import hold_lease
+from kernelforge.release.gc.mark import marks_of
 from kernelforge.release.gc.plan import Candidate, Plan, make_plan
 from kernelforge.release.gc.quarantine import MAX_CANDIDATES, Quarantine, read_quarantine, write_quarantine
 from kernelforge.release.gc.retention import Retention
 from kernelforge.release.gc.sweep import Swept, sweep
 from kernelforge.store import marker
 from kernelforge.store.interface import PruneStore
-from kernelforge.store.named import Kind
+from kernelforge.store.named import Kind, named
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,8 @@ class Collection:
 def survey(store: PruneStore, retention: Retention, *, now_s: float) -> Survey:
     """What a run would do if it began now. Writes nothing. Raises what ``collect`` raises before it deletes."""
     marker.check(store)
-    return _sorted_out(make_plan(store, retention, now_s=now_s), read_quarantine(store)[0], retention)
+    plan = make_plan(store, retention, now_s=now_s)
+    return _sorted_out(store, plan, read_quarantine(store)[0], retention)
 
 
 def collect(store: PruneStore, retention: Retention, *, now_s: Callable[[], float] = time.time) -> Collection:
@@ -55,7 +58,7 @@ def collect(store: PruneStore, retention: Retention, *, now_s: Callable[[], floa
     with hold_lease(store, now_s=now_s) as lease:
         plan = make_plan(store, retention, now_s=lease.started_s())
         listed, version = read_quarantine(store)
-        found = _sorted_out(plan, listed, retention)
+        found = _sorted_out(store, plan, listed, retention)
         check_share(found, retention, where=store.location)
         waiting = [*found.waiting, *((candidate, plan.now_s) for candidate in found.new)]
         # What is due stays on the list: if this run is interrupted, the next one need not wait again.
@@ -79,7 +82,7 @@ def check_share(found: Survey, retention: Retention, *, where: str) -> None:
             )
 
 
-def _sorted_out(plan: Plan, listed: Quarantine, retention: Retention) -> Survey:
+def _sorted_out(store: PruneStore, plan: Plan, listed: Quarantine, retention: Retention) -> Survey:
     due: list[Candidate] = []
     waiting: list[tuple[Candidate, float]] = []
     new: list[Candidate] = []
@@ -91,7 +94,20 @@ def _sorted_out(plan: Plan, listed: Quarantine, retention: Retention) -> Survey:
             new.append(candidate)
         else:
             waiting.append((candidate, since_s))
-    return Survey(plan, tuple(due), tuple(waiting), tuple(new))
+    staying = [candidate for candidate, _ in waiting] + new
+    held = _held_by(store, [candidate for candidate in staying if candidate.kind is Kind.LOCK], due)
+    waiting += [(candidate, listed.since_s[candidate.name]) for candidate in due if candidate.name in held]
+    return Survey(plan, tuple(c for c in due if c.name not in held), tuple(waiting), tuple(new))
+
+
+def _held_by(store: PruneStore, locks: list[Candidate], due: list[Candidate]) -> frozenset[str]:
+    """Names of what is due but for a lockfile that is still to wait, and must not stand there without it.
+
+    Its objects may be on the list for longer: it took them over, or was promoted for an hour, between two runs.
+    """
+    digests = [Digest(named(lock.name).digest.hex()) for lock in locks]
+    marks = marks_of(store, digests, (candidate.name for candidate in due if candidate.kind is Kind.RECORD))
+    return frozenset(c.name for c in due if marks.rank(c.kind, named(c.name).digest) is not None)
 
 
 def _is_listed(candidate: Candidate) -> bool:

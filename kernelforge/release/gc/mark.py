@@ -91,6 +91,22 @@ def heed(store: ReadStore, marks: Marks, announced: Announced) -> None:
             marks.add_lock(lock, _parse(store, lock, data), HELD)
 
 
+def marks_of(store: ReadStore, locks: Iterable[Digest], records: Iterable[str]) -> Marks:
+    """Marks of what these lockfiles name, and of the outputs of those of the ``records`` that they name.
+
+    For lockfiles that nothing keeps, so that one that cannot be read stops nothing and keeps nothing.
+    """
+    marks = Marks()
+    for lock in locks:
+        try:
+            heed(store, marks, Announced(frozenset((lock,)), frozenset()))
+        except SweepRefused as error:
+            _log.warning("a lockfile that nothing needs keeps nothing: %s", error)
+    named_by_locks = [name for name in records if marks.rank(Kind.RECORD, named(name).digest) is not None]
+    mark_records(store, marks, ((name, HELD) for name in named_by_locks))
+    return marks
+
+
 def mark_records(store: ReadStore, marks: Marks, records: Iterable[tuple[str, int]]) -> None:
     """Mark the outputs of build records, given by name and rank.
 

@@ -6,7 +6,6 @@ collection, because nobody knows what it keeps.
 
 from __future__ import annotations
 
-import heapq
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -30,7 +29,7 @@ from kernelforge.store.announcements import KEPT_S, PREFIX, Announced, read_anno
 from kernelforge.store.documents import from_bytes
 from kernelforge.store.interface import PruneStore, StoredObject
 from kernelforge.store.layout import LOCKS_PREFIX, PINS_PREFIX, REFS_LOG_PREFIX, REFS_PREFIX
-from kernelforge.store.named import Kind, Named, named
+from kernelforge.store.named import Kind, named
 
 ReadT = TypeVar("ReadT")
 
@@ -65,13 +64,13 @@ def find_roots(store: PruneStore, retention: Retention, *, now_s: float) -> Root
     announced = list(read_announcements(store, now_s=now_s, known=frozenset()))
     held += [Root(lock, name, HELD, False) for name, told in announced for lock in told.locks]
     held += _young_locks(store, now_s)
-    held += [Root(lock, found.name, HELD, False) for found, lock in moved if found.modified_s > now_s - YOUNG_S]
-    older = [(found, lock) for found, lock in moved if found.modified_s <= now_s - YOUNG_S]
-    ranked = [Root(lock, found.name, rank, False) for rank, (found, lock) in enumerate(older, HELD + 1)]
+    held += [Root(move.lock, move.name, HELD, False) for move in moved if move.until_s > now_s - YOUNG_S]
+    older = [move for move in moved if move.until_s <= now_s - YOUNG_S]
+    ranked = [Root(move.lock, move.name, rank, False) for rank, move in enumerate(older, HELD + 1)]
     return Roots(
         locks=(*held, *ranked),
         blobs=frozenset(blob for _, told in announced for blob in told.blobs),
-        moves={found.name: lock for found, lock in moved},
+        moves={move.name: move.lock for move in moved},
         announcements=frozenset(name for name, _ in announced),
     )
 
@@ -92,33 +91,41 @@ def _listed_roots(store: PruneStore, prefix: str, lock_of: Callable[[bytes, str]
             yield Root(lock, name, HELD, True)
 
 
-def _recent_moves(store: PruneStore, retention: Retention, now_s: float) -> list[tuple[StoredObject, Digest]]:
-    """The moves that keep their lockfiles, the latest first."""
-    history_s = max(retention.history_s, YOUNG_S)
-    recent: list[StoredObject] = []
-    last: defaultdict[str, list[tuple[int, StoredObject]]] = defaultdict(list)
-    for found in store.listed(REFS_LOG_PREFIX):
-        move = named(found.name)
-        if move.kind is not Kind.MOVE:
-            continue
-        if found.modified_s > now_s - history_s:
-            recent.append(found)
-        _keep_latest(last[move.channel], move, found, retention.history_moves)
-    names = {found.name: found for found in recent}
-    names.update((found.name, found) for channel in last.values() for _, found in channel)
-    ordered = sorted(names.values(), key=lambda found: (-found.modified_s, found.name))
+@dataclass(frozen=True, slots=True)
+class _Move:
+    """A line of a channel's log, what pods took from then on, and until when: now, or the time of the next move."""
 
-    def lock_of(found: StoredObject) -> Digest | None:
-        return _read(store, found.name, lambda name: _lock_in(store, name, _lock_of_move))
+    name: str
+    lock: Digest
+    until_s: float
+
+
+def _recent_moves(store: PruneStore, retention: Retention, now_s: float) -> list[_Move]:
+    """The moves that keep their lockfiles, the latest first."""
+    since_s = now_s - max(retention.history_s, YOUNG_S)
+    until_s: dict[str, float] = {}
+    for moved in _logs(store).values():
+        last = sorted(moved)[-retention.history_moves :] if retention.history_moves else ()
+        ends_s = {serial: moved[serial + 1].modified_s if serial + 1 in moved else now_s for serial in moved}
+        recent = (serial for serial in moved if ends_s[serial] > since_s)
+        until_s.update((moved[serial].name, ends_s[serial]) for serial in (*last, *recent))
+    ordered = sorted(until_s, key=lambda name: (-until_s[name], name))
+
+    def lock_of(name: str) -> Digest | None:
+        return _read(store, name, lambda name: _lock_in(store, name, _lock_of_move))
 
     read = in_parallel(lock_of, ordered)
-    return [(found, lock) for found, lock in zip(ordered, read, strict=True) if lock is not None]
+    return [_Move(name, lock, until_s[name]) for name, lock in zip(ordered, read, strict=True) if lock is not None]
 
 
-def _keep_latest(kept: list[tuple[int, StoredObject]], move: Named, found: StoredObject, count: int) -> None:
-    heapq.heappush(kept, (move.serial, found))
-    if len(kept) > count:
-        heapq.heappop(kept)
+def _logs(store: PruneStore) -> dict[str, dict[int, StoredObject]]:
+    """Channel -> serial -> line of its log."""
+    logs: defaultdict[str, dict[int, StoredObject]] = defaultdict(dict)
+    for found in store.listed(REFS_LOG_PREFIX):
+        move = named(found.name)
+        if move.kind is Kind.MOVE:
+            logs[move.channel][move.serial] = found
+    return logs
 
 
 def _young_locks(store: PruneStore, now_s: float) -> Iterator[Root]:

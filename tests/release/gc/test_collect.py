@@ -96,6 +96,32 @@ def test_what_was_written_again_by_then_waits_again(store: AgingStore) -> None:
     assert name in {candidate.name for candidate in run(store).survey.new}
 
 
+def test_a_lockfile_that_has_to_wait_keeps_what_it_took_over_from_one_that_is_due() -> None:
+    """Between two runs a build used an object that was on the list, and nobody promoted what it built."""
+    store = AgingStore(MemoryStore())
+    publish(store, GONE)
+    store.pass_time(days=2)
+    run(store)
+    heir = make_release("heir", [*"cde"])
+    assert set(GONE.contents) & set(heir.contents)
+    publish(store, heir)
+    store.pass_time(days=2)
+    run(store)
+    assert not set(GONE.needed) - heir.needed & set(store.names())
+    assert is_whole(store, heir)
+    store.pass_time(days=2)
+    run(store)
+    assert not (GONE.needed | heir.needed) & set(store.names())
+
+
+def test_a_lockfile_that_nothing_needs_and_nobody_can_read_stops_nothing(store: AgingStore) -> None:
+    store.delete(lock_name(GONE.lock.digest))
+    store.create(lock_name(GONE.lock.digest), b"{")
+    store.pass_time(days=2)
+    run_twice(store)
+    assert not (GONE.needed - KEPT.needed) & set(store.names())
+
+
 def test_what_changes_while_it_is_being_deleted_is_spared() -> None:
     """Between the look and the deletion somebody signs the lockfile anew."""
     name = signature_name(GONE.lock.digest, KEY_ID)

@@ -81,6 +81,14 @@ def test_what_was_served_today_is_not_evicted() -> None:
     assert is_whole(store, RELEASES[2])
 
 
+def test_what_was_served_until_today_is_not_evicted() -> None:
+    """However long ago it was promoted."""
+    store = grown_store()
+    point(store, RELEASES[2], serial=11)
+    run_twice(store, LIMITED)
+    assert is_whole(store, RELEASES[9])
+
+
 def test_without_a_limit_nothing_is_evicted() -> None:
     store = grown_store()
     assert run_twice(store, ANY_SHARE).survey.plan.over_bytes == 0

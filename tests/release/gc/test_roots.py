@@ -177,3 +177,17 @@ def test_history_is_counted_by_channel() -> None:
     store.pass_time(days=400)
     run_twice(store, Retention(allow_fraction=0.0))
     assert all(release.needed <= set(store.names()) for release in others)
+
+
+@pytest.mark.parametrize(("days", "is_kept"), [(29, True), (31, False)])
+def test_history_begins_when_a_lockfile_is_no_longer_served(days: float, is_kept: bool) -> None:
+    """Pods that took it an hour before the next move have as long as those that took it on the first day."""
+    store = AgingStore(MemoryStore())
+    publish(store, OURS)
+    publish(store, NEXT)
+    point(store, OURS)
+    store.pass_time(days=100)
+    point(store, NEXT, serial=2)
+    store.pass_time(days=days)
+    run_twice(store, replace(ANY_SHARE, grace_s=0, history_moves=0))
+    assert (OURS.needed <= set(store.names())) is is_kept

@@ -1,0 +1,231 @@
+"""Whatever people do with a store, in whatever order, and wherever they are killed: what can be read is right.
+
+The machine publishes, signs, promotes, rolls back, pins, collects garbage and pulls, lets time pass, and kills whoever
+is at work at any request. After every step a ref leads to a signed lockfile, a lockfile to blobs that are all there,
+byte for byte, and what a pod began to pull can be pulled to its end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from kernelforge.digest import Digest
+from kernelforge.errors import ObjectConflict, ObjectMissing, SweepRefused, UntrustedLockfile, UsageError
+from kernelforge.lockfile import Lockfile
+from kernelforge.release import channels, pins, publish
+from kernelforge.release.gc.collect import collect
+from kernelforge.release.gc.retention import DAY_S, Retention
+from kernelforge.release.refs import Ref, open_ref
+from kernelforge.release.signature import stored_signatures, trusted_statement
+from kernelforge.release.stored_lock import stored_lock
+from kernelforge.store import announcements
+from kernelforge.store.interface import PruneStore, ReadStore
+from kernelforge.store.layout import LOCKS_PREFIX, ref_name
+from kernelforge.store.memory import MemoryStore
+from kernelforge.store.named import Kind, named
+from tests.aging_store import AgingStore, Died
+from tests.release.channel_world import SIGNER, START, Team, sign
+from tests.release.gc.world import build, is_whole, make_release
+
+DEPLOYMENT = "qwen"
+#: Each shares an object with the next one, as releases do.
+RELEASES = {objects: make_release(DEPLOYMENT, objects) for objects in ("ab", "bc", "cd", "da")}
+BY_LOCK = {release.lock.digest: release for release in RELEASES.values()}
+#: The shortest that is promised to pods: what was served a day ago is still there.
+SHORT = Retention(history_s=DAY_S, history_moves=1, grace_s=DAY_S, allow_fraction=1.0)
+RETENTIONS = {"short": SHORT, "default": Retention(allow_fraction=1.0)}
+PULL_TAKES_S = DAY_S
+
+
+@dataclass(frozen=True)
+class Death:
+    """Whoever is at work is killed at this request, before or after the store has done it."""
+
+    request: int
+    is_done_first: bool
+
+
+@dataclass(frozen=True)
+class Pull:
+    """A pod that has read a ref, and then takes its time."""
+
+    lock: Digest
+    ends_s: float
+
+
+releases = st.sampled_from(sorted(RELEASES))
+deaths = st.none() | st.builds(Death, st.integers(1, 60), st.booleans())
+pin_names = st.sampled_from(["audit", "incident"])
+
+
+class Registry(RuleBasedStateMachine):
+    """One store and one channel."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.store = AgingStore(MemoryStore())
+        self.team = Team(self.store, deployment=DEPLOYMENT)
+        self.serial = 0
+        self.pulls: list[Pull] = []
+        self.patch = pytest.MonkeyPatch()
+        for module in (channels, publish, pins):
+            self.patch.setattr(module, "sweep_since", self._sweep_since)
+
+    def teardown(self) -> None:
+        self.patch.undo()
+
+    @initialize(release=releases)
+    def begins_with_a_release(self, release: str) -> None:
+        self.publishes(release, None)
+        self.promotes(release, None)
+
+    @rule(release=releases, death=deaths)
+    def publishes(self, release: str, death: Death | None) -> None:
+        made = RELEASES[release]
+        with self._killed_at(death):
+            build(self.store, made)
+            publish.publish_lockfile(made.lock, self.store, facts=b"{}", domain="release")
+            sign(self.store, made.lock)
+            assert is_whole(self.store, made)
+
+    @rule(release=releases, death=deaths)
+    def promotes(self, release: str, death: Death | None) -> None:
+        with self._killed_at(death), self._refused(ObjectMissing, UntrustedLockfile):
+            moved = self.team.promote(RELEASES[release].lock)
+            assert self._ref() == moved.ref
+
+    @rule(death=deaths)
+    def rolls_back(self, death: Death | None) -> None:
+        before = self._ref()
+        with self._killed_at(death), self._refused(ObjectMissing, UsageError):
+            moved = self.team.roll_back()
+            assert before is not None
+            assert moved.ref.lock != before.lock
+
+    @rule(release=releases, name=pin_names, death=deaths)
+    def pins(self, release: str, name: str, death: Death | None) -> None:
+        pin = pins.Pin(name, RELEASES[release].lock.digest, self.team.now)
+        # The name may be another lockfile's.
+        with self._killed_at(death), self._refused(ObjectMissing, ObjectConflict):
+            pins.pin_lock(self.store, pin)
+
+    @rule(name=pin_names)
+    def unpins(self, name: str) -> None:
+        with self._refused(ObjectMissing):
+            pins.remove_pin(self.store, name)
+
+    @rule(retention=st.sampled_from(sorted(RETENTIONS)), death=deaths)
+    def collects(self, retention: str, death: Death | None) -> None:
+        with self._killed_at(death), self._refused(SweepRefused):
+            collect(self.store, RETENTIONS[retention], now_s=self.store.now_s)
+
+    @rule(hours=st.sampled_from([0.1, 5, 25, 24 * 8, 24 * 40]))
+    def waits(self, hours: float) -> None:
+        self.store.pass_time(hours=hours)
+        self.team.now += timedelta(hours=hours)
+        self.pulls = [pull for pull in self.pulls if pull.ends_s >= self.store.passed_s]
+
+    @rule()
+    def begins_to_pull(self) -> None:
+        ref = self._ref()
+        if ref is not None:
+            self.pulls.append(Pull(ref.lock, self.store.passed_s + PULL_TAKES_S))
+
+    @precondition(lambda self: self.pulls)
+    @rule()
+    def goes_on_pulling(self) -> None:
+        for pull in self.pulls:
+            stored_lock(self.store, pull.lock)
+            assert is_whole(self.store, BY_LOCK[pull.lock])
+
+    @invariant()
+    def the_channel_leads_to_a_release(self) -> None:
+        ref = self._ref()
+        assert (ref is not None) or not self.serial
+        if ref is not None:
+            assert ref.serial >= self.serial
+            self.serial = ref.serial
+            check_signed(self.store, ref.lock)
+            assert is_whole(self.store, BY_LOCK[ref.lock])
+
+    @invariant()
+    def every_lockfile_has_what_it_names(self) -> None:
+        for name in self.store.names(LOCKS_PREFIX):
+            if named(name).kind is Kind.LOCK:
+                digest = Digest(named(name).digest.hex())
+                assert Lockfile.parse(stored_lock(self.store, digest)) == BY_LOCK[digest].lock
+                assert is_whole(self.store, BY_LOCK[digest])
+
+    @invariant()
+    def what_is_pinned_is_there(self) -> None:
+        for pin in pins.list_pins(self.store):
+            assert is_whole(self.store, BY_LOCK[pin.lock])
+
+    def _ref(self) -> Ref | None:
+        """What pods take now, by nobody's word but the signature's."""
+        try:
+            envelope = self.store.get(ref_name(DEPLOYMENT, "prod"), limit_bytes=1 << 20)
+        except ObjectMissing:
+            return None
+        return open_ref(envelope, DEPLOYMENT, "prod", trusted=(SIGNER.public,), where="ref")
+
+    @contextmanager
+    def _killed_at(self, death: Death | None) -> Iterator[None]:
+        if death is not None:
+            self.store.die_at(death.request, is_done_first=death.is_done_first)
+        try:
+            yield
+        except Died:
+            assert death is not None
+        finally:
+            self.store.revive()
+
+    @contextmanager
+    def _refused(self, *errors: type[Exception]) -> Iterator[None]:
+        """A refusal is an answer: there may be nothing to promote, roll back to, pin or collect."""
+        try:
+            yield
+        except errors:
+            return
+
+    def _sweep_since(self, store: PruneStore, made: announcements.Announcement) -> bool:
+        # A sweep that was killed holds its lease for two minutes, which pass at once here.
+        return announcements.sweep_since(store, made, now_s=self.store.now_s, pause=self._pause)
+
+    def _pause(self, seconds: float) -> None:
+        self.store.pass_time(seconds=10)
+
+
+def check_signed(store: ReadStore, lock: Digest) -> None:
+    """What a pod does before it parses a lockfile."""
+    stored = stored_signatures(store, lock)
+    trusted_statement(lock, stored, trusted=(SIGNER.public,), now=START, where="lock")
+
+
+def run_machine(examples: int, steps: int, *, is_the_same: bool) -> Callable[[], None]:
+    case = type("Sized", (Registry,), {}).TestCase
+    case.settings = settings(
+        max_examples=examples,
+        stateful_step_count=steps,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+        derandomize=is_the_same,
+    )
+    return case("runTest").runTest  # type: ignore[no-any-return]
+
+
+def test_what_can_be_read_is_right_whatever_happens() -> None:
+    run_machine(examples=60, steps=40, is_the_same=True)()
+
+
+@pytest.mark.slow
+def test_what_can_be_read_is_right_whatever_happens_in_long_lives() -> None:
+    run_machine(examples=150, steps=100, is_the_same=False)()
