@@ -1,4 +1,4 @@
-"""A real S3 server for tests: SeaweedFS with one bucket, two identities, HTTP and HTTPS.
+"""A real S3 server for tests: SeaweedFS with one bucket, two identities or more, HTTP and HTTPS.
 
 Starts in about a second. It is ended with SIGKILL, since a polite end takes half a minute and nothing of it is kept.
 """
@@ -18,7 +18,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -48,7 +48,7 @@ class SeaweedServer:
         return f"s3://{BUCKET}/{prefix}?endpoint={self.https_endpoint_url if https else self.endpoint_url}"
 
     def environment(self, identity: str = "writer") -> dict[str, str]:
-        """Variables for botocore, as ``writer`` (may do all) or ``reader``; nothing of the machine's own is used."""
+        """Variables for botocore, as ``writer`` (may do all), ``reader`` or a role; nothing of the machine is used."""
         return {
             "AWS_ACCESS_KEY_ID": identity,
             "AWS_SECRET_ACCESS_KEY": f"{identity}-secret",
@@ -68,13 +68,16 @@ def seaweed_server() -> Iterator[SeaweedServer]:
 
 
 @contextlib.contextmanager
-def run_seaweed() -> Iterator[SeaweedServer]:
-    """A server of the caller's own, for tests that stop or kill it."""
+def run_seaweed(roles: Mapping[str, Sequence[object]] | None = None) -> Iterator[SeaweedServer]:
+    """A server of the caller's own, for tests that stop or kill it.
+
+    ``roles`` are further identities that may do what their policies allow, which are documents as AWS has them.
+    """
     ports = free_ports(6)
     with tempfile.TemporaryDirectory(prefix="weed-") as name:
         folder = Path(name)
         write_certificate(folder)
-        (folder / "s3.json").write_text(json.dumps({"identities": [_identity(name) for name in _IDENTITIES]}))
+        (folder / "s3.json").write_text(json.dumps(_configuration(roles or {})))
         with open(folder / "log", "wb") as log:
             process = subprocess.Popen(_command(folder, ports), stdout=log, stderr=log, cwd=folder)
         try:
@@ -121,9 +124,17 @@ def _weed() -> str:
     return str(program)
 
 
-def _identity(name: str) -> dict[str, object]:
-    credentials = [{"accessKey": name, "secretKey": f"{name}-secret"}]
-    return {"name": name, "credentials": credentials, "actions": _IDENTITIES[name]}
+def _configuration(roles: Mapping[str, Sequence[object]]) -> dict[str, object]:
+    policies = {f"{role}-{number}": policy for role, given in roles.items() for number, policy in enumerate(given)}
+    identities = [_identity(name, actions=actions) for name, actions in _IDENTITIES.items()]
+    for role, given in roles.items():
+        identities.append(_identity(role, policyNames=[f"{role}-{number}" for number in range(len(given))]))
+    contents = [{"name": name, "content": json.dumps(policy)} for name, policy in policies.items()]
+    return {"identities": identities, "policies": contents}
+
+
+def _identity(name: str, **permissions: object) -> dict[str, object]:
+    return {"name": name, "credentials": [{"accessKey": name, "secretKey": f"{name}-secret"}], **permissions}
 
 
 def free_ports(count: int) -> list[int]:

@@ -1,53 +1,32 @@
 """``registry/deploy/policies`` allow each role what its commands write, and nothing of what another role decides.
 
-Read from the policies themselves; what a bucket makes of them is not tested here.
+Read from the policies themselves, as AWS reads them. What a server makes of them is in ``test_roles``.
 """
 
 from __future__ import annotations
 
-import json
 import re
-from pathlib import Path
 
 import pytest
 
-from kernelforge.digest import Digest
-from kernelforge.store import layout
+from tests.deploy.roles import CREATE_ONLY, DELETES, DOMAIN, GETS, NAMES, PUTS, ROLES, read_policy
 
-POLICIES = Path(__file__).parents[2] / "registry" / "deploy" / "policies"
-DIGEST = Digest.of(b"x")
-NAMES = {
-    "marker": layout.MARKER,
-    "blob": layout.blob_name(DIGEST),
-    "record": layout.action_name("dev", DIGEST),
-    "foreign record": layout.action_name("release", DIGEST),
-    "lock": layout.lock_name(DIGEST),
-    "signature": layout.signature_name(DIGEST, "0" * 64),
-    "ref": layout.ref_name("qwen3-8b", "prod"),
-    "move": layout.ref_log_name("qwen3-8b", "prod", 1),
-    "pin": layout.pin_name("kept"),
-    "announcement": f"{layout.GC_PREFIX}announced/{DIGEST.hex}.json",
-    "list": f"{layout.GC_PREFIX}quarantine.json",
-}
-PUTS = {
-    "ci-writer": {"marker", "blob", "record", "lock", "announcement"},
-    "release-signer": {"signature", "ref", "move", "pin", "announcement"},
-    "pod": set(),
-    "gc": {"announcement", "list"},
-}
-DELETES = {"gc": {"blob", "record", "foreign record", "lock", "signature", "move", "announcement", "list"}}
-ROLES = sorted(PUTS)
+IN_STORE = "arn:aws:s3:::BUCKET/PREFIX/"
+
+
+def is_like(pattern: str, name: str) -> bool:
+    """As AWS reads it: a star goes on past slashes."""
+    pattern = re.escape(pattern.replace("DOMAIN", DOMAIN))
+    return bool(re.fullmatch(pattern.replace(r"\*", ".*").replace(r"\?", "."), name))
 
 
 def allowed(role: str, action: str) -> set[str]:
-    """What of ``NAMES`` the role may do this with; ``dev`` stands for DOMAIN."""
+    """What of ``NAMES`` the role may do this with."""
     found: dict[str, set[str]] = {"Allow": set(), "Deny": set()}
-    for statement in json.loads((POLICIES / f"{role}.json").read_text())["Statement"]:
+    for statement in read_policy(role)["Statement"]:
         for resource in statement["Resource"] if f"s3:{action}" in statement["Action"] else ():
-            pattern = resource.removeprefix("arn:aws:s3:::BUCKET/PREFIX/").replace("DOMAIN", "dev")
-            # As AWS reads it: a star goes on past slashes.
-            shape = re.compile(re.escape(pattern).replace(r"\*", ".*"))
-            found[statement["Effect"]] |= {what for what, name in NAMES.items() if shape.fullmatch(name)}
+            pattern = resource.removeprefix(IN_STORE)
+            found[statement["Effect"]] |= {what for what, name in NAMES.items() if is_like(pattern, name)}
     return found["Allow"] - found["Deny"]
 
 
@@ -57,18 +36,41 @@ def test_a_role_writes_what_it_decides_and_nothing_else(role: str) -> None:
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_only_garbage_collection_deletes(role: str) -> None:
-    assert allowed(role, "DeleteObject") == DELETES.get(role, set())
+def test_garbage_collection_deletes_and_the_signer_unpins(role: str) -> None:
+    assert allowed(role, "DeleteObject") == DELETES[role]
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_whoever_writes_for_ever_can_only_create(role: str) -> None:
+def test_a_role_reads_what_it_needs(role: str) -> None:
+    assert allowed(role, "GetObject") == GETS[role]
+
+
+def test_whoever_writes_for_ever_can_only_create() -> None:
     """Without the condition a CI job could replace what pods already trust by name."""
-    for statement in json.loads((POLICIES / f"{role}.json").read_text())["Statement"]:
-        if statement["Sid"] == "Create":
-            assert statement["Condition"] == {"Null": {"s3:if-none-match": "false"}}
+    replaceable = {
+        what
+        for role in ("ci-writer", "release-signer")
+        for statement in read_policy(role)["Statement"]
+        if statement["Action"] == ["s3:PutObject"] and statement["Effect"] == "Allow"
+        if statement.get("Condition") != CREATE_ONLY
+        for what, name in NAMES.items()
+        if any(is_like(resource.removeprefix(IN_STORE), name) for resource in statement["Resource"])
+    }
+    assert replaceable == {"signature", "ref"}
 
 
-def test_pods_read_no_build_record_and_list_nothing() -> None:
-    assert allowed("pod", "GetObject") == {"marker", "blob", "lock", "signature", "ref"}
-    assert "ListBucket" not in (POLICIES / "pod.json").read_text()
+def test_a_pod_lists_nothing_but_names_that_it_has_whole() -> None:
+    """AWS says 403 and not 404 for a missing object that one may not list, as the signature of a retired key is."""
+    (listing,) = (each for each in read_policy("pod")["Statement"] if each["Action"] == ["s3:ListBucket"])
+    patterns = [pattern.removeprefix("PREFIX/") for pattern in listing["Condition"]["StringLike"]["s3:prefix"]]
+    assert {what for what, name in NAMES.items() if any(is_like(each, name) for each in patterns)} == GETS["pod"]
+    for name in NAMES.values():
+        parts = {name[:length] for length in range(len(name))}
+        assert not [part for part in parts for each in patterns if is_like(each, part)]
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_statements_have_names_that_aws_accepts(role: str) -> None:
+    names = [statement["Sid"] for statement in read_policy(role)["Statement"]]
+    assert all(re.fullmatch("[A-Za-z0-9]+", name) for name in names)
+    assert len(set(names)) == len(names)

@@ -17,9 +17,9 @@ EVIDENCE_S = 90 * DAY_S
 @dataclass(frozen=True)
 class Retention:
     """``history_s`` and ``history_moves``: a move of a channel keeps its lockfile until so long after the next move, or
-    while it is one of the channel's last. ``grace_s``: from being found unreachable to being deleted. ``allow_fraction``: the share of
-    objects or bytes that may go in one run. ``max_bytes``: size of the store above which lockfiles go that only old
-    moves keep, the oldest first; refs, pins and young objects stay.
+    while it is one of the channel's last. ``grace_s``: from being found unreachable to being deleted.
+    ``allow_fraction``: the share of objects or bytes that may go in one run. ``max_bytes``: size of the store above
+    which lockfiles go that only old moves keep, the oldest first; refs, pins and young objects stay.
     """
 
     history_s: float = 30 * DAY_S
