@@ -18,10 +18,8 @@ from tests.store.faults import FaultyServer, black_hole, error
 
 @pytest.fixture
 def kernelforge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Kernelforge:
-    """The command line beside a manifest of two keys, with less patience than usual."""
+    """The command line beside a manifest of two keys."""
     monkeypatch.delenv("KERNELFORGE_STORE", raising=False)
-    impatient = partial(open_store, deadlines=Deadlines(connect_s=0.3, read_s=0.3, call_s=1.0))
-    monkeypatch.setattr("kernelforge.cli.options.open_store", impatient)
     write_manifest(tmp_path, ("Copy", "{width: {choices: [32, 64]}}"))
     return Kernelforge(tmp_path, monkeypatch, capsys)
 
@@ -34,7 +32,10 @@ def real(seaweed_server: SeaweedServer, monkeypatch: pytest.MonkeyPatch) -> Seaw
 
 
 @pytest.fixture
-def silent() -> Iterator[str]:
+def silent(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A server that says nothing, and less patience than usual."""
+    impatient = partial(open_store, deadlines=Deadlines(connect_s=0.3, read_s=0.3, call_s=1.0))
+    monkeypatch.setattr("kernelforge.cli.options.open_store", impatient)
     with black_hole() as address:
         yield address
 

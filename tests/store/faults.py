@@ -152,7 +152,7 @@ class _Handler(BaseHTTPRequestHandler):
             answer = self.server.script.pop(0) if self.server.script else self.server.otherwise
         answer(self)
 
-    do_HEAD = do_PUT = do_DELETE = do_GET  # noqa: N815 (the names that the base class looks for)
+    do_HEAD = do_PUT = do_DELETE = do_CONNECT = do_GET  # noqa: N815 (the names that the base class looks for)
 
     def log_message(self, format: str, *arguments: Any) -> None:
         """Tests speak through asserts."""

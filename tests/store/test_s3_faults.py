@@ -26,10 +26,11 @@ from tests.store.conformance import at_once
 from tests.store.faults import Answer, FaultyServer, black_hole, chunked, cut_short, dripping, error, hung_up, plain
 from tests.store.strict_servers import strict
 
+USUAL = Deadlines()
 IMPATIENT = Deadlines(connect_s=0.5, read_s=0.5, call_s=1.5)
 
 
-def open_at(url: str, deadlines: Deadlines = IMPATIENT) -> PruneStore:
+def open_at(url: str, deadlines: Deadlines = USUAL) -> PruneStore:
     return open_store(f"s3://bucket?endpoint={url}&region=us-east-1", deadlines=deadlines)
 
 
@@ -50,31 +51,31 @@ class TestTriedAgain:
         """botocore itself never asks again once the body has begun: a cut body would be an error, or short data."""
         faulty_server.script += [fault, fault]
         faulty_server.otherwise(plain(200, b"x" * 1000))
-        store = open_at(faulty_server.url, Deadlines())
+        store = open_at(faulty_server.url)
         assert store.get("a", limit_bytes=1000) == b"x" * 1000
         assert store.traffic.gets == len(faulty_server.requests) == 3
 
     def test_create_survives_a_lost_race_that_the_server_wants_tried_again(self, faulty_server: FaultyServer) -> None:
         """AWS answers 409 where two conditional writes meet, which is neither success nor a conflict."""
         faulty_server.script += [error(409, "ConditionalRequestConflict"), plain(200)]
-        assert open_at(faulty_server.url, Deadlines()).create("a", b"x") is True
+        assert open_at(faulty_server.url).create("a", b"x") is True
         assert [request.method for request in faulty_server.requests] == ["PUT", "PUT"]
 
     def test_upload_that_arrived_although_its_answer_was_lost(self, faulty_server: FaultyServer) -> None:
         faulty_server.script += [error(500, "InternalError"), error(412, "PreconditionFailed"), plain(200, b"x")]
-        assert open_at(faulty_server.url, Deadlines()).create("a", b"x") is False
+        assert open_at(faulty_server.url).create("a", b"x") is False
         assert [request.method for request in faulty_server.requests] == ["PUT", "PUT", "GET"]
 
     def test_tries_end(self, faulty_server: FaultyServer) -> None:
         faulty_server.otherwise(error(503, "SlowDown"))
         with pytest.raises(StoreUnavailable, match=rf"SlowDown.*{TRIES} tries"):
-            open_at(faulty_server.url, Deadlines()).get("a", limit_bytes=1)
+            open_at(faulty_server.url).get("a", limit_bytes=1)
         assert len(faulty_server.requests) == TRIES
 
     def test_many_pods_that_start_together_all_get_through(self, faulty_server: FaultyServer) -> None:
         faulty_server.script += [error(503, "SlowDown")] * 10
         faulty_server.otherwise(plain(200, b"x"))
-        store = open_at(faulty_server.url, Deadlines())
+        store = open_at(faulty_server.url)
         assert at_once([lambda: store.get("a", limit_bytes=1)] * 32) == [b"x"] * 32
 
 
@@ -153,7 +154,7 @@ class TestDeadline:
     def test_server_that_sends_a_byte_now_and_then(self, faulty_server: FaultyServer) -> None:
         faulty_server.otherwise(dripping(1_000_000))
         with pytest.raises(StoreUnavailable, match=r"1\.5 s"):
-            open_at(faulty_server.url).get("a", limit_bytes=1_000_000)
+            open_at(faulty_server.url, IMPATIENT).get("a", limit_bytes=1_000_000)
 
     def test_server_that_accepts_and_never_answers(self, faulty_server: FaultyServer) -> None:
         with black_hole() as address:
@@ -170,11 +171,11 @@ class TestDeadline:
 
     def test_nobody_listens(self, faulty_server: FaultyServer) -> None:
         with pytest.raises(StoreUnavailable):
-            open_at("http://127.0.0.1:1").get("a", limit_bytes=1)
+            open_at("http://127.0.0.1:1", IMPATIENT).get("a", limit_bytes=1)
 
     def test_no_such_host(self, faulty_server: FaultyServer) -> None:
         with pytest.raises(StoreUnavailable):
-            open_at("http://no-such-host.invalid").get("a", limit_bytes=1)
+            open_at("http://no-such-host.invalid", IMPATIENT).get("a", limit_bytes=1)
 
 
 @pytest.fixture(params=["http", "https"])
@@ -207,7 +208,7 @@ def test_uploads_carry_a_sha256_a_condition_and_no_trailer(server: FaultyServer)
 def test_a_server_that_refuses_what_is_new_serves_all_the_same(server: FaultyServer) -> None:
     """Upload, replacement, download, removal: none of them needs a trailer, a checksum of theirs or a Content-MD5."""
     old = strict(server)
-    store = open_at(server.url, Deadlines())
+    store = open_at(server.url)
     blob = put_blob(store, b"content " * 1000)
     assert get_blob(store, blob) == b"content " * 1000
     store.create("a", b"first")
@@ -232,6 +233,6 @@ def test_that_server_does_refuse_what_a_plain_client_sends(server: FaultyServer)
 @pytest.mark.parametrize(("size_bytes", "is_asked"), [(40_000, False), (1 << 20, True)])
 def test_only_large_bodies_wait_to_be_wanted(faulty_server: FaultyServer, size_bytes: int, is_asked: bool) -> None:
     """The question costs a round trip; unasked, a large body would be sent in vain to a server that refuses it."""
-    open_at(faulty_server.url, Deadlines()).create("a", bytes(size_bytes))
+    open_at(faulty_server.url).create("a", bytes(size_bytes))
     (request,) = faulty_server.requests
     assert ("Expect" in request.headers) is is_asked

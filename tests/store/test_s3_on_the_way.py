@@ -16,7 +16,7 @@ from tests.fault_proxy import Exchange, Fault, FaultProxy, first
 from tests.seaweed import BUCKET, SeaweedServer
 from tests.store.conformance import CONTENT, StoreConformance, at_once
 
-IMPATIENT = Deadlines(connect_s=0.3, read_s=0.3, call_s=0.8)
+IMPATIENT = Deadlines(connect_s=1.0, read_s=1.0, call_s=3.0)
 CLIENTS = 32
 
 
