@@ -101,7 +101,8 @@ def _command(folder: Path, ports: list[int]) -> list[str]:
         *(_weed(), "-logtostderr=true", "mini", f"-dir={folder}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1"),
         *(f"-s3.port={http}", f"-s3.port.https={https}", f"-s3.config={folder}/s3.json"),
         *(f"-s3.cert.file={folder}/certificate.pem", f"-s3.key.file={folder}/key.pem"),
-        *("-s3.port.iceberg=0", "-s3.autoCreateBucket=false", "-webdav=false", "-admin.ui=false"),
+        # The last two listen on fixed ports otherwise, which a second server cannot.
+        *("-s3.autoCreateBucket=false", "-webdav=false", "-admin.ui=false", "-s3.port.iceberg=0", "-s3.port.lance=0"),
         *(f"-filer.port={filer}", f"-volume.port={volume}", f"-master.port={master}", f"-admin.port={admin}"),
     ]
 

@@ -64,7 +64,9 @@ def _start(folder: Path, port: int) -> subprocess.Popen[bytes]:
     (folder / "s3.json").write_text(json.dumps({"identities": [identity]}))
     others = [f"-{name}.port={port + number}" for number, name in enumerate(_OTHER_PORTS, start=1)]
     command = [program, "-logtostderr=true", "mini", f"-dir={folder}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1"]
-    command += [f"-s3.port={port}", f"-s3.config={folder}/s3.json", "-s3.port.iceberg=0", "-s3.autoCreateBucket=false"]
+    command += [f"-s3.port={port}", f"-s3.config={folder}/s3.json", "-s3.autoCreateBucket=false"]
+    # Servers for table formats, on ports of their own that another program may have.
+    command += ["-s3.port.iceberg=0", "-s3.port.lance=0"]
     with open(folder / "log", "wb") as log:
         return subprocess.Popen(
             [*command, *others, "-webdav=false", "-admin.ui=false"], stdout=log, stderr=log, cwd=folder
