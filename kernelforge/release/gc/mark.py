@@ -49,7 +49,6 @@ class Marks:
         """Mark a lockfile and all that it names."""
         _mark(self.locks, digest, rank)
         _mark(self.records, digest, rank)  # of a domain that has published it
-        _mark(self.records, digest, rank)  # of the build that published it
         for entry in lock.entries:
             _mark(self.records, entry.key_digest, rank)
             _mark(self.blobs, entry.object.stored_digest, rank)
