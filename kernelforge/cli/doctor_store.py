@@ -6,11 +6,13 @@ is one only where the role needs it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from kernelforge.cli.doctor_check import Check, Status
+from kernelforge.digest import Digest
 from kernelforge.errors import KernelForgeError
 from kernelforge.store.interface import PruneStore
+from kernelforge.store.layout import QUARANTINE_PREFIX, blob_name, signature_name
 from kernelforge.store.probe import Ability, Finding, Outcome, probe_reading, probe_writing
 
 #: The commands that cannot work without an ability, or not safely where it is ignored.
@@ -34,6 +36,12 @@ ROLES = {
     "release": _CI | {Ability.REPLACE},
     "gc": set(Ability),
 }
+#: Where each role that writes is tried: in a place of its own work, see ``probe_writing``.
+_PLACES: dict[str, Callable[[Digest], str]] = {
+    "ci": blob_name,
+    "release": lambda digest: signature_name(digest, "0" * 64),
+    "gc": lambda digest: f"{QUARANTINE_PREFIX}probe/{digest.hex}",
+}
 _FIXES = {
     Ability.READ_BACK: "use a store that shows what was written at once, or turn off the cache before it",
     Ability.CREATE_ONLY: "use a store that honours If-None-Match on PUT, or builds overwrite each other",
@@ -55,8 +63,8 @@ def check_store(store: PruneStore, role: str) -> Iterator[Check]:
         return
     yield Check("store", Status.OK, store.location) if reading.error is None else Check.failed("store", reading.error)
     yield _check(reading, role)
-    if role != "pod" and reading.outcome is Outcome.WORKS:
-        for finding in probe_writing(store):
+    if role in _PLACES and reading.outcome is Outcome.WORKS:
+        for finding in probe_writing(store, _PLACES[role]):
             yield _check(finding, role)
 
 

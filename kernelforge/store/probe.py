@@ -1,8 +1,7 @@
 """What a store can do, tried for real: a server's word for it is not enough.
 
 A server that ignores a condition answers like one that knows it, until two writers meet. So each ability is tried where
-its absence shows, on small blobs of random bytes: names that every role may write which may write at all, and that
-garbage collection removes should they be left behind. Knows no command and no role.
+its absence shows, on small objects of random bytes in a place that the caller chooses. Knows no command and no role.
 """
 
 from __future__ import annotations
@@ -72,9 +71,13 @@ def probe_reading(store: ReadStore) -> Finding:
     return Finding(Ability.READ, Outcome.WORKS, f"{_milliseconds(lambda: marker.check(store)):.1f} ms a read")
 
 
-def probe_writing(store: PruneStore) -> Iterator[Finding]:
-    """Every other ability, one after the other; nothing stays of it where deleting works."""
-    probe = _Probe(store)
+def probe_writing(store: PruneStore, place: Callable[[Digest], str] = blob_name) -> Iterator[Finding]:
+    """Every other ability, one after the other; nothing stays of it where deleting works.
+
+    ``place`` names an object by the sha256 of its bytes: one that the caller's work writes, so that permissions are
+    tried where they count, and that garbage collection removes should it be left behind.
+    """
+    probe = _Probe(store, place)
     created = _tried(Ability.CREATE, probe.create)
     yield created
     if created.outcome is not Outcome.WORKS:
@@ -110,11 +113,11 @@ def _tried(ability: Ability, attempt: Callable[[], str]) -> Finding:
 class _Probe:
     """One object that the attempts are made on; each says what is worth knowing beyond that it worked."""
 
-    def __init__(self, store: PruneStore) -> None:
+    def __init__(self, store: PruneStore, place: Callable[[Digest], str]) -> None:
         self._store = store
         self._data = secrets.token_bytes(_SIZE_BYTES)
         self._other = secrets.token_bytes(_SIZE_BYTES)
-        self._name = blob_name(Digest.of(self._data))
+        self._name, self._other_name = (place(Digest.of(data)) for data in (self._data, self._other))
         self._written_at = 0.0
 
     def create(self) -> str:
@@ -137,7 +140,7 @@ class _Probe:
     def upload_damage(self) -> str:
         if not isinstance(self._store, RetryingStore):
             return "nothing is uploaded"
-        if not self._store.refuses_damage(blob_name(Digest.of(self._other))):
+        if not self._store.refuses_damage(self._other_name):
             raise _Ignored("it keeps bytes that are not those of their sha256")
         return ""
 

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
-from kernelforge.errors import ObjectConflict, ObjectMissing, StoreUnavailable
+from kernelforge.errors import ObjectConflict, ObjectMissing, StoreDenied, StoreUnavailable
 from kernelforge.store.deadline import Deadlines
 from kernelforge.store.interface import (
     Page,
@@ -191,6 +191,8 @@ class S3Store(RemoteStore):
 
         try:
             self._call(ask, "")
+        except StoreDenied:
+            return  # it is there, and not ours to list: a role that reads single objects
         except ObjectMissing as error:
             hint = "create the bucket, or check its name and the endpoint"
             raise StoreUnavailable("no such bucket", hint=hint, where=self.location) from error

@@ -108,6 +108,22 @@ def test_nothing_is_left() -> None:
     assert list(store.names()) == ["v1/pins/a.json"]
 
 
+def test_every_attempt_is_made_in_the_place_that_was_chosen() -> None:
+    class Noting(MemoryStore):
+        def __init__(self) -> None:
+            super().__init__()
+            self.written: set[str] = set()
+
+        def create(self, name: str, data: bytes) -> bool:
+            self.written.add(name)
+            return super().create(name, data)
+
+    store = Noting()
+    list(probe_writing(store, lambda digest: f"v1/quarantine/probe/{digest.hex}"))
+    assert {name.rpartition("/")[0] for name in store.written} == {"v1/quarantine/probe"}
+    assert list(store.names()) == []
+
+
 def test_what_cannot_be_deleted_is_an_intact_blob() -> None:
     """Left behind by credentials that may not delete, it must not be found as damage one day."""
 
