@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import sys
 import time
-from collections.abc import Set
 from pathlib import Path
 
 import click
@@ -13,6 +12,7 @@ import click
 from kernelforge.builder.build import BuildOptions, BuildResult, build
 from kernelforge.cli.console import say, say_conflicts, say_store_troubles
 from kernelforge.cli.deployment import Planned, plan_deployment, read_deployment
+from kernelforge.cli.healed import blobs_of, forget_healed
 from kernelforge.cli.jobs import default_jobs
 from kernelforge.cli.options import (
     domain_option,
@@ -27,14 +27,10 @@ from kernelforge.cli.options import (
 from kernelforge.cli.outcome import Spent, facts_of, lockfile_of, report_of_build
 from kernelforge.cli.progress import Progress
 from kernelforge.cli.show import show_report
-from kernelforge.digest import Digest
-from kernelforge.errors import StoreError, UsageError
-from kernelforge.lockfile import Lockfile
+from kernelforge.errors import UsageError
 from kernelforge.release.facts import facts_bytes, facts_path
 from kernelforge.release.publish import publish_lockfile, write_file
-from kernelforge.report.units import count_text
 from kernelforge.reporting import Outcome, Report
-from kernelforge.store.damage import drop_damage
 from kernelforge.store.interface import PruneStore
 from kernelforge.store.memory import MemoryStore
 
@@ -98,21 +94,10 @@ def _write_lockfile(planned: Planned, result: BuildResult, store: PruneStore, do
         documents[facts_path(path)] = facts_bytes(lock.digest, facts)
     is_known = planned.plan.published == lock.digest
     publish_lockfile(lock, store, facts=documents.get(facts_path(path)), domain=None if is_known else domain)
-    _forget_healed(lock, planned.plan.damaged, store)
+    forget_healed(store, blobs_of(lock) & planned.plan.damaged)
     for target, data in documents.items():
         say(f"{'wrote' if write_file(target, data) else 'unchanged:'} {target}")
     return str(lock.digest)
-
-
-def _forget_healed(lock: Lockfile, damaged: Set[Digest], store: PruneStore) -> None:
-    """Take off the list of damage what the plan found whole after all, or the build has made again."""
-    blobs = [*(pack.blob for pack in lock.packs.values()), *(entry.object for entry in lock.entries)]
-    healed = {blob.stored_digest for blob in blobs} & damaged
-    try:
-        if healed:
-            drop_damage(store, healed)
-    except StoreError as error:
-        say(f"{count_text(len(healed), 'object')} made whole stay on the store's list of damage: {error}")
 
 
 def _exit_code(report: Report) -> int:

@@ -5,12 +5,15 @@ from __future__ import annotations
 from datetime import datetime, timezone
 
 from kernelforge.cli.console import say
+from kernelforge.cli.healed import blobs_of, forget_healed
 from kernelforge.digest import Digest
-from kernelforge.errors import InputError, ToolchainError
+from kernelforge.errors import InputError, StoreError, ToolchainError
 from kernelforge.lockfile import Lockfile
-from kernelforge.release.quarantine import quarantined
+from kernelforge.release.quarantine import DAMAGE, quarantined
 from kernelforge.release.verify import ArchitecturesIn, Finding, verify_stored, verify_stored_lock
+from kernelforge.store.damage import read_damage
 from kernelforge.store.interface import PruneStore, ReadStore
+from kernelforge.store.layout import blob_name
 
 
 def check_deeply(lock: Lockfile, digest: Digest, store: PruneStore, bundle: ReadStore | None) -> list[Finding]:
@@ -19,7 +22,21 @@ def check_deeply(lock: Lockfile, digest: Digest, store: PruneStore, bundle: Read
     if bundle is not None:
         return findings
     findings += verify_stored_lock(digest, store)
-    return quarantined(findings, store, lock=digest, now=datetime.now(timezone.utc)) if findings else []
+    if findings:
+        findings = quarantined(findings, store, lock=digest, now=datetime.now(timezone.utc))
+    _forget_whole(lock, findings, store)
+    return findings
+
+
+def _forget_whole(lock: Lockfile, findings: list[Finding], store: PruneStore) -> None:
+    """Take off the list of damage what is there again: whoever made it may have had no permission to."""
+    try:
+        listed = read_damage(store).keys()
+    except StoreError as error:
+        say(f"the store's list of damage was not looked at: {error}")
+        return
+    found = {finding.object for finding in findings if finding.kind in DAMAGE}
+    forget_healed(store, {blob for blob in blobs_of(lock) & listed if blob_name(blob) not in found})
 
 
 def _reader_of_architectures() -> ArchitecturesIn | None:

@@ -16,7 +16,7 @@ from kernelforge.release.verify import Finding
 from kernelforge.store.interface import PruneStore
 from kernelforge.store.quarantine import Damaged, Finder, set_aside
 
-_DAMAGE = frozenset({"missing-blob", "corrupt-blob", "corrupt-lock"})
+DAMAGE = frozenset({"missing-blob", "corrupt-blob", "corrupt-lock"})
 
 
 def quarantined(findings: Sequence[Finding], store: PruneStore, *, lock: Digest, now: datetime) -> list[Finding]:
@@ -24,7 +24,7 @@ def quarantined(findings: Sequence[Finding], store: PruneStore, *, lock: Digest,
 
     Where we may not write, or the store fails meanwhile, they say so and stay.
     """
-    names = [finding.object for finding in findings if finding.kind in _DAMAGE]
+    names = [finding.object for finding in findings if finding.kind in DAMAGE]
     try:
         moved = set_aside(store, names, Finder("kernelforge verify --deep", now, lock))
     except StoreError as error:
@@ -43,4 +43,4 @@ def _outcome(finding: Finding, moved: Mapping[str, Damaged]) -> Finding:
 
 
 def _told(finding: Finding, what: str) -> Finding:
-    return replace(finding, text=f"{finding.text}; {what}") if finding.kind in _DAMAGE else finding
+    return replace(finding, text=f"{finding.text}; {what}") if finding.kind in DAMAGE else finding

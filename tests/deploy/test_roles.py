@@ -13,8 +13,11 @@ from pathlib import Path
 import pytest
 
 import kernelforge
+from kernelforge.cli.doctor_check import Status
+from kernelforge.cli.doctor_store import check_store
 from kernelforge.cli.signing_key import write_new_key
-from kernelforge.errors import StoreDenied
+from kernelforge.digest import Digest
+from kernelforge.errors import ObjectMissing, StoreDenied
 from kernelforge.loader.source import Channel
 from kernelforge.loader.trust import TrustedKeys
 from kernelforge.lockfile import Lockfile
@@ -25,6 +28,7 @@ from kernelforge.release.publish import publish_lockfile
 from kernelforge.store import layout, marker
 from kernelforge.store.actions import ActionCache, BuildRecord
 from kernelforge.store.blobs import get_blob, put_blob
+from kernelforge.store.damage import read_damage
 from kernelforge.store.interface import PruneStore
 from kernelforge.store.locate import open_store
 from tests.aging_store import AgingStore
@@ -219,6 +223,20 @@ class TestWholeJob:
         store = promoted.store("ci-writer")
         put_blob(store, b"object", compress=False)
         assert get_blob(store, blob) == b"object"
+        # Only gc may write the list of damage, so it is gc that strikes out what ci has made again.
+        assert list(read_damage(store)) == [blob.stored_digest]
+        ran = command("gc", "verify", "test.lock.json", "--deep")
+        assert "corrupt-blob" not in ran.out
+        assert "missing-blob" not in ran.out
+        assert not read_damage(store)
+
+    @pytest.mark.parametrize(
+        ("role", "called"), [("ci-writer", "ci"), ("release-signer", "release"), ("pod", "pod"), ("gc", "gc")]
+    )
+    def test_the_doctor_finds_that_a_role_may_do_its_work(self, server: SeaweedServer, role: str, called: str) -> None:
+        store = opened_as(server, role, "built")
+        failed = [check for check in check_store(store, called) if check.status is Status.FAILED]
+        assert failed == []
 
 
 class TestRefused:
@@ -244,6 +262,14 @@ class TestRefused:
         assert permitted(lambda name: list(store.listed(name))) == set()
         with pytest.raises(StoreDenied, match="AccessDenied"):
             list(opened_as(server, role, "").listed())
+
+    @pytest.mark.parametrize("role", ROLES)
+    def test_what_is_missing_is_missing_and_not_refused(self, server: SeaweedServer, role: str) -> None:
+        store, absent = opened_as(server, role, "built"), layout.blob_name(Digest.of(b"never there"))
+        with pytest.raises(ObjectMissing):
+            store.get(absent, limit_bytes=1)
+        with pytest.raises(ObjectMissing):
+            store.size(absent)
 
     @pytest.mark.parametrize("folder", ["", "v1/", "v1/blobs/sha256/ab/", "v1/locks/sha256/", "v1/refs/"])
     def test_a_pod_lists_nothing_that_the_others_list(self, promoted: Released, folder: str) -> None:
