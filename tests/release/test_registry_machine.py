@@ -1,21 +1,22 @@
 """Whatever people do with a store, in whatever order, and wherever they are killed: what can be read is right.
 
-The machine publishes, signs, promotes, rolls back, pins, collects garbage and pulls, lets time pass, and kills whoever
-is at work at any request. After every step a ref leads to a signed lockfile, a lockfile to blobs that are all there,
-byte for byte, and what a pod began to pull can be pulled to its end.
+The machine publishes, signs, promotes, rolls back, pins, collects garbage and pulls, lets time pass, kills whoever is
+at work at any request, and lets a collection run to its end in the middle of a publisher's work. After every step a ref
+leads to a signed lockfile, a lockfile to blobs that are all there, byte for byte, and what a pod began to pull can be
+pulled to its end. What it cannot do, a publisher in the middle of a sweep, is in ``gc/test_interleaved.py``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from kernelforge.digest import Digest
 from kernelforge.errors import ObjectConflict, ObjectMissing, SweepRefused, UntrustedLockfile, UsageError
@@ -32,6 +33,7 @@ from kernelforge.store.layout import LOCKS_PREFIX, ref_name
 from kernelforge.store.memory import MemoryStore
 from kernelforge.store.named import Kind, named
 from tests.aging_store import AgingStore, Died
+from tests.meanwhile import Meanwhile
 from tests.release.channel_world import SIGNER, START, Team, sign
 from tests.release.gc.world import build, is_whole, make_release
 
@@ -61,9 +63,39 @@ class Pull:
     ends_s: float
 
 
+@dataclass(frozen=True)
+class Fate:
+    """What befalls who is at work: death, a collection just before each of its writes, or nothing."""
+
+    death: Death | None = None
+    is_collected: bool = False
+
+
+class Collected(Meanwhile):
+    """A collection runs before every write: after all that its user has read, and so relies on."""
+
+    def __init__(self, inner: PruneStore, collect: Callable[[], None]) -> None:
+        super().__init__(inner, 0, collect)
+        self._collect = collect
+
+    def create(self, name: str, data: bytes) -> bool:
+        self._collect()
+        return super().create(name, data)
+
+    def replace(self, name: str, data: bytes, *, version: str) -> None:
+        self._collect()
+        super().replace(name, data, version=version)
+
+
 releases = st.sampled_from(sorted(RELEASES))
-deaths = st.none() | st.builds(Death, st.integers(1, 60), st.booleans())
-pin_names = st.sampled_from(["audit", "incident"])
+retentions = st.sampled_from(sorted(RETENTIONS))
+deaths = st.builds(Death, st.integers(1, 80), st.booleans())
+# Death ends a step, so most steps must come to their ends for anything to be deleted.
+quiet = st.just(Fate())
+fates = st.one_of(quiet, st.just(Fate(is_collected=True)), quiet, st.builds(Fate, deaths))
+#: From a pull that goes on to an audit of the year before. A day and an hour make old what is listed or announced.
+HOURS = st.sampled_from([5, 25, 25, 49, 24 * 40])
+pin_names = st.sampled_from(["audit", "late"])
 
 
 class Registry(RuleBasedStateMachine):
@@ -82,52 +114,75 @@ class Registry(RuleBasedStateMachine):
     def teardown(self) -> None:
         self.patch.undo()
 
-    @initialize(release=releases)
-    def begins_with_a_release(self, release: str) -> None:
-        self.publishes(release, None)
-        self.promotes(release, None)
+    @initialize(first=releases, last=releases)
+    def begins_with_releases(self, first: str, last: str) -> None:
+        for release in RELEASES:
+            self.publishes(release, Fate())
+        self.promotes(first, Fate())
+        self.promotes(last, Fate())
 
-    @rule(release=releases, death=deaths)
-    def publishes(self, release: str, death: Death | None) -> None:
+    @rule(release=releases, fate=fates)
+    def publishes(self, release: str, fate: Fate) -> None:
         made = RELEASES[release]
-        with self._killed_at(death):
-            build(self.store, made)
-            publish.publish_lockfile(made.lock, self.store, facts=b"{}", domain="release")
-            sign(self.store, made.lock)
+        with self._meets(fate, ObjectMissing) as store:
+            build(store, made)
+            publish.publish_lockfile(made.lock, store, facts=b"{}", domain="release")
+            sign(store, made.lock)
             assert is_whole(self.store, made)
 
-    @rule(release=releases, death=deaths)
-    def promotes(self, release: str, death: Death | None) -> None:
-        with self._killed_at(death), self._refused(ObjectMissing, UntrustedLockfile):
-            moved = self.team.promote(RELEASES[release].lock)
+    @rule(release=releases, fate=fates)
+    def promotes(self, release: str, fate: Fate) -> None:
+        self.team.now += timedelta(hours=1)
+        with self._meets(fate, ObjectMissing, UntrustedLockfile) as store:
+            moved = replace(self.team, store=store).promote(RELEASES[release].lock)
             assert self._ref() == moved.ref
 
-    @rule(death=deaths)
-    def rolls_back(self, death: Death | None) -> None:
+    @rule(fate=fates)
+    def rolls_back(self, fate: Fate) -> None:
         before = self._ref()
-        with self._killed_at(death), self._refused(ObjectMissing, UsageError):
-            moved = self.team.roll_back()
+        self.team.now += timedelta(hours=1)
+        with self._meets(fate, ObjectMissing, UntrustedLockfile, UsageError) as store:
+            moved = replace(self.team, store=store).roll_back()
             assert before is not None
             assert moved.ref.lock != before.lock
 
-    @rule(release=releases, name=pin_names, death=deaths)
-    def pins(self, release: str, name: str, death: Death | None) -> None:
+    @rule(release=releases, name=pin_names, fate=fates)
+    def pins(self, release: str, name: str, fate: Fate) -> None:
         pin = pins.Pin(name, RELEASES[release].lock.digest, self.team.now)
         # The name may be another lockfile's.
-        with self._killed_at(death), self._refused(ObjectMissing, ObjectConflict):
-            pins.pin_lock(self.store, pin)
+        with self._meets(fate, ObjectMissing, ObjectConflict) as store:
+            pins.pin_lock(store, pin)
 
     @rule(name=pin_names)
     def unpins(self, name: str) -> None:
         with self._refused(ObjectMissing):
             pins.remove_pin(self.store, name)
 
-    @rule(retention=st.sampled_from(sorted(RETENTIONS)), death=deaths)
+    @rule(retention=retentions, death=st.none() | deaths)
     def collects(self, retention: str, death: Death | None) -> None:
-        with self._killed_at(death), self._refused(SweepRefused):
-            collect(self.store, RETENTIONS[retention], now_s=self.store.now_s)
+        with self._meets(Fate(death), SweepRefused) as store:
+            collect(store, RETENTIONS[retention], now_s=self.store.now_s)
 
-    @rule(hours=st.sampled_from([0.1, 5, 25, 24 * 8, 24 * 40]))
+    @rule(retention=retentions, hours=HOURS, death=st.none() | deaths)
+    def collects_again(self, retention: str, hours: float, death: Death | None) -> None:
+        """A collection a day or more after one: only the second deletes."""
+        self.collects(retention, None)
+        self.waits(hours)
+        self.collects(retention, death)
+
+    @rule(release=releases, work=st.sampled_from(["publishes", "promotes", "pins"]))
+    def takes_over_what_is_due(self, release: str, work: str) -> None:
+        """Somebody comes back to a release of long ago as it is about to be deleted."""
+        self.waits(25)
+        self.collects("short", None)
+        self.waits(25)
+        fate = Fate(is_collected=True)
+        if work == "pins":
+            self.pins(release, "late", fate)
+        else:
+            getattr(self, work)(release, fate)
+
+    @rule(hours=HOURS)
     def waits(self, hours: float) -> None:
         self.store.pass_time(hours=hours)
         self.team.now += timedelta(hours=hours)
@@ -139,9 +194,8 @@ class Registry(RuleBasedStateMachine):
         if ref is not None:
             self.pulls.append(Pull(ref.lock, self.store.passed_s + PULL_TAKES_S))
 
-    @precondition(lambda self: self.pulls)
-    @rule()
-    def goes_on_pulling(self) -> None:
+    @invariant()
+    def pulls_go_on(self) -> None:
         for pull in self.pulls:
             stored_lock(self.store, pull.lock)
             assert is_whole(self.store, BY_LOCK[pull.lock])
@@ -178,15 +232,21 @@ class Registry(RuleBasedStateMachine):
         return open_ref(envelope, DEPLOYMENT, "prod", trusted=(SIGNER.public,), where="ref")
 
     @contextmanager
-    def _killed_at(self, death: Death | None) -> Iterator[None]:
-        if death is not None:
-            self.store.die_at(death.request, is_done_first=death.is_done_first)
+    def _meets(self, fate: Fate, *refusals: type[Exception]) -> Iterator[PruneStore]:
+        """The store for one step, in which this happens to who is at work."""
+        if fate.death is not None:
+            self.store.die_at(fate.death.request, is_done_first=fate.death.is_done_first)
         try:
-            yield
+            with self._refused(*refusals):
+                yield Collected(self.store, self._collect) if fate.is_collected else self.store
         except Died:
-            assert death is not None
+            assert fate.death is not None
         finally:
             self.store.revive()
+
+    def _collect(self) -> None:
+        with self._refused(SweepRefused):
+            collect(self.store, SHORT, now_s=self.store.now_s)
 
     @contextmanager
     def _refused(self, *errors: type[Exception]) -> Iterator[None]:
