@@ -29,7 +29,7 @@ from kernelforge.release.signature import stored_signatures, trusted_statement
 from kernelforge.release.stored_lock import stored_lock
 from kernelforge.store import announcements
 from kernelforge.store.interface import PruneStore, ReadStore
-from kernelforge.store.layout import LOCKS_PREFIX, ref_name
+from kernelforge.store.layout import LOCKS_PREFIX, PINS_PREFIX, REFS_PREFIX, ref_name
 from kernelforge.store.memory import MemoryStore
 from kernelforge.store.named import Kind, named
 from tests.aging_store import AgingStore, Died
@@ -65,21 +65,22 @@ class Pull:
 
 @dataclass(frozen=True)
 class Fate:
-    """What befalls who is at work: death, a collection just before each of its writes, or nothing."""
+    """What befalls who is at work: death, a collection just before what it writes, or nothing."""
 
     death: Death | None = None
     is_collected: bool = False
 
 
 class Collected(Meanwhile):
-    """A collection runs before every write: after all that its user has read, and so relies on."""
+    """A collection runs before every write of a lockfile, ref or pin: when its user has looked whether all is there."""
 
     def __init__(self, inner: PruneStore, collect: Callable[[], None]) -> None:
         super().__init__(inner, 0, collect)
         self._collect = collect
 
     def create(self, name: str, data: bytes) -> bool:
-        self._collect()
+        if name.startswith((LOCKS_PREFIX, PINS_PREFIX, REFS_PREFIX)):
+            self._collect()
         return super().create(name, data)
 
     def replace(self, name: str, data: bytes, *, version: str) -> None:
