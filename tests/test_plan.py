@@ -12,6 +12,7 @@ import pytest
 
 from kernelforge.contract import Choices, IntRange
 from kernelforge.device import DeviceProfile, Fact
+from kernelforge.digest import Digest
 from kernelforge.errors import ContractError, FormatUnknown, StoreDenied, StoreError, StoreUnavailable
 from kernelforge.keys.toolchain import Toolchain
 from kernelforge.lockfile import Lockfile
@@ -100,6 +101,20 @@ def test_a_lockfile_is_confirmed_with_one_request_per_pack(store: MemoryStore) -
     assert len(made.decided(Hit)) == 2000
     seconds = {key.decision.seconds for key in made.keys if isinstance(key.decision, Hit)}
     assert seconds == {0.0, 2.5}, "seconds saved are known where the companion has them"
+
+
+def test_what_others_have_built_costs_nothing() -> None:
+    """The registry of a whole company: 100,000 records of other deployments, in this domain."""
+    requests = []
+    for foreign in (0, 100_000):
+        store = MemoryStore()
+        for number in range(foreign):
+            store.create(action_name("dev", Digest.of(str(number).encode())), b"{}")
+        before = store.traffic.requests
+        assert len(plan(store).keys) == 3
+        requests.append(store.traffic.requests - before)
+        assert store.traffic.lists == 0
+    assert requests[0] == requests[1]
 
 
 @pytest.mark.parametrize("is_cut_off", [False, True])
