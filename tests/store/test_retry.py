@@ -56,10 +56,13 @@ def test_what_does_not_pass_is_not_tried_again(memory: PagedMemory, store: Retry
     assert len(memory.before) == 1
 
 
-def test_no_try_starts_after_the_deadline(memory: PagedMemory) -> None:
+def test_no_try_starts_after_the_deadline(
+    memory: PagedMemory, store: RetryingStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kernelforge.store.retry.random.uniform", lambda _, longest: 20.1)
     memory.before = [busy()] * 9
     with pytest.raises(StoreUnavailable, match=r"busy \(1 tries\)"):
-        RetryingStore(memory, call_s=0.0001).get("a", limit_bytes=1)
+        store.get("a", limit_bytes=1)
 
 
 def test_a_page_that_failed_is_asked_for_again_and_nothing_is_seen_twice_or_lost(
