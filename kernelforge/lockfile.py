@@ -90,6 +90,12 @@ class Lockfile:
         """Digest of the bytes: what a pod pins."""
         return Digest.of(self.to_bytes())
 
+    @property
+    def blobs(self) -> tuple[Descriptor, ...]:
+        """All that a store has to have: packs, then objects, each once."""
+        packs = (pack.blob for pack in self.packs.values())
+        return tuple(dict.fromkeys((*packs, *(entry.object for entry in self.entries))))
+
     def to_bytes(self) -> bytes:
         """Canonical bytes: sorted names, sorted entries, one spelling of every number, a final newline."""
         document = {

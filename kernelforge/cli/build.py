@@ -12,7 +12,7 @@ import click
 from kernelforge.builder.build import BuildOptions, BuildResult, build
 from kernelforge.cli.console import say, say_conflicts, say_store_troubles
 from kernelforge.cli.deployment import Planned, plan_deployment, read_deployment
-from kernelforge.cli.healed import blobs_of, forget_healed
+from kernelforge.cli.healed import forget_healed
 from kernelforge.cli.jobs import default_jobs
 from kernelforge.cli.options import (
     domain_option,
@@ -94,7 +94,7 @@ def _write_lockfile(planned: Planned, result: BuildResult, store: PruneStore, do
         documents[facts_path(path)] = facts_bytes(lock.digest, facts)
     is_known = planned.plan.published == lock.digest
     publish_lockfile(lock, store, facts=documents.get(facts_path(path)), domain=None if is_known else domain)
-    forget_healed(store, blobs_of(lock) & planned.plan.damaged)
+    forget_healed(store, {blob.stored_digest for blob in lock.blobs} & planned.plan.damaged)
     for target, data in documents.items():
         say(f"{'wrote' if write_file(target, data) else 'unchanged:'} {target}")
     return str(lock.digest)

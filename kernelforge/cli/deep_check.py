@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timezone
 
 from kernelforge.cli.console import say
-from kernelforge.cli.healed import blobs_of, forget_healed
+from kernelforge.cli.healed import forget_healed
 from kernelforge.digest import Digest
 from kernelforge.errors import InputError, StoreError, ToolchainError
 from kernelforge.lockfile import Lockfile
@@ -36,7 +36,8 @@ def _forget_whole(lock: Lockfile, findings: list[Finding], store: PruneStore) ->
         say(f"the store's list of damage was not looked at: {error}")
         return
     found = {finding.object for finding in findings if finding.kind in DAMAGE}
-    forget_healed(store, {blob for blob in blobs_of(lock) & listed if blob_name(blob) not in found})
+    named = {blob.stored_digest for blob in lock.blobs}
+    forget_healed(store, {blob for blob in named & listed if blob_name(blob) not in found})
 
 
 def _reader_of_architectures() -> ArchitecturesIn | None:

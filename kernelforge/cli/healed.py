@@ -7,16 +7,9 @@ from collections.abc import Set
 from kernelforge.cli.console import say
 from kernelforge.digest import Digest
 from kernelforge.errors import StoreError
-from kernelforge.lockfile import Lockfile
 from kernelforge.report.units import count_text
 from kernelforge.store.damage import drop_damage
 from kernelforge.store.interface import WriteStore
-
-
-def blobs_of(lock: Lockfile) -> set[Digest]:
-    """The stored digests of all that a lockfile names."""
-    blobs = [*(pack.blob for pack in lock.packs.values()), *(entry.object for entry in lock.entries)]
-    return {blob.stored_digest for blob in blobs}
 
 
 def forget_healed(store: WriteStore, healed: Set[Digest]) -> None:

@@ -74,8 +74,7 @@ def _releases(store: PruneStore) -> tuple[tuple[ReleaseSize, ...], frozenset[byt
     releases = []
     for written_s, digest in sorted(locks, key=lambda lock: (lock[0], lock[1].hex)):
         lock = Lockfile.parse(stored_lock(store, digest), where=f"{store.location}: {digest}")
-        blobs = {entry.object for entry in lock.entries} | {pack.blob for pack in lock.packs.values()}
-        sizes = {bytes.fromhex(blob.stored_digest.hex): blob.stored_size_bytes for blob in blobs}
+        sizes = {bytes.fromhex(blob.stored_digest.hex): blob.stored_size_bytes for blob in lock.blobs}
         new_bytes = sum(size for name, size in sizes.items() if name not in seen)
         seen |= sizes.keys()
         releases.append(ReleaseSize(digest, lock.name, written_s, sum(sizes.values()), new_bytes))

@@ -7,23 +7,20 @@ Knows nothing of channels.
 from __future__ import annotations
 
 from collections.abc import Sequence, Set
-from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 
-from kernelforge.descriptor import Descriptor
 from kernelforge.digest import Digest
-from kernelforge.errors import ObjectCorrupt, ObjectMissing, PromotionRefused, StoreError
+from kernelforge.errors import ObjectCorrupt, ObjectMissing, PromotionRefused
 from kernelforge.lockfile import Lockfile
 from kernelforge.release.keys import PublicKey
 from kernelforge.release.signature import stored_signatures, trusted_statement
 from kernelforge.release.stored_lock import stored_lock
-from kernelforge.store.blobs import check_blob
+from kernelforge.store.faults import faults
 from kernelforge.store.interface import ReadStore
 from kernelforge.store.layout import lock_name
 
 #: Where releases are built. What a pull request built has another domain, whoever signed it.
 RELEASE_DOMAINS = frozenset({"release"})
-_CHECKS_AT_ONCE = 32
 
 
 def check_promotable(
@@ -56,19 +53,9 @@ def check_promotable(
 
 def _check_blobs(store: ReadStore, lock: Lockfile) -> None:
     """Every pack and object is asked for, and the first that is not there is named with the number of all."""
-    blobs = {pack.blob for pack in lock.packs.values()} | {entry.object for entry in lock.entries}
-
-    def check(blob: Descriptor) -> StoreError | None:
-        try:
-            check_blob(store, blob)
-        except (ObjectMissing, ObjectCorrupt) as error:
-            return error
-        return None
-
-    with ThreadPoolExecutor(_CHECKS_AT_ONCE) as pool:
-        problems = [problem for problem in pool.map(check, blobs) if problem is not None]
-    if problems:
-        first = min(problems, key=str)
+    found = faults(store, lock.blobs)
+    if found:
+        first = min(found.values(), key=str)
         kind = ObjectMissing if isinstance(first, ObjectMissing) else ObjectCorrupt
-        problem = f"{len(problems)} of its {len(blobs)} packs and objects cannot be used; {first.problem}"
+        problem = f"{len(found)} of its {len(lock.blobs)} packs and objects cannot be used; {first.problem}"
         raise kind(problem, hint="build again with the same --store", where=first.where) from first

@@ -50,11 +50,10 @@ def publish_lockfile(lock: Lockfile, store: PruneStore, *, facts: bytes | None, 
     """
     data = lock.to_bytes()
     digest = Digest.of(data)
-    packs = [pack.blob for pack in lock.packs.values()]
     if _has(store, digest, data):
-        _check(store, packs, digest)
+        _check(store, [pack.blob for pack in lock.packs.values()], digest)
     else:
-        _create(store, digest, data, [*packs, *(entry.object for entry in lock.entries)])
+        _create(store, digest, data, lock.blobs)
     if facts is not None:
         store.create(about_name(digest, "facts", Digest.of(facts)), facts)
     if domain is not None:

@@ -92,7 +92,7 @@ def check_channel(store: PruneStore, deployment: str) -> None:
     except ObjectMissing:
         return
     lock = Lockfile.parse(stored_lock(store, ref.lock))
-    for blob in (*(entry.object for entry in lock.entries), *(pack.blob for pack in lock.packs.values())):
+    for blob in lock.blobs:
         get_blob(store, blob)
 
 

@@ -121,7 +121,7 @@ def run_twice(store: AgingStore, retention: Retention = ANY_SHARE) -> Collection
 
 def is_whole(store: PruneStore, release: Release) -> bool:
     """Whether all that the lockfile names is there, byte for byte."""
-    for blob in (*(entry.object for entry in release.lock.entries), *(p.blob for p in release.lock.packs.values())):
+    for blob in release.lock.blobs:
         check_blob(store, blob)
         get_blob(store, blob)
     return store.get(lock_name(release.lock.digest), limit_bytes=1 << 20) == release.lock.to_bytes()
