@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import partial
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -76,16 +77,18 @@ class Collected(Meanwhile):
 
     def __init__(self, inner: PruneStore, collect: Callable[[], None]) -> None:
         super().__init__(inner, 0, collect)
-        self._collect = collect
 
     def create(self, name: str, data: bytes) -> bool:
-        if name.startswith((LOCKS_PREFIX, PINS_PREFIX, REFS_PREFIX)):
-            self._collect()
+        self._collect_before(name)
         return super().create(name, data)
 
     def replace(self, name: str, data: bytes, *, version: str) -> None:
-        self._collect()
+        self._collect_before(name)
         super().replace(name, data, version=version)
+
+    def _collect_before(self, name: str) -> None:
+        if name.startswith((LOCKS_PREFIX, PINS_PREFIX, REFS_PREFIX)):
+            self._happens()
 
 
 releases = st.sampled_from(sorted(RELEASES))
@@ -94,7 +97,7 @@ deaths = st.builds(Death, st.integers(1, 80), st.booleans())
 # Death ends a step, so most steps must come to their ends for anything to be deleted.
 quiet = st.just(Fate())
 fates = st.one_of(quiet, st.just(Fate(is_collected=True)), quiet, st.builds(Fate, deaths))
-#: From a pull that goes on to an audit of the year before. A day and an hour make old what is listed or announced.
+#: A day and an hour make old what is listed or announced; forty days, what a channel moved on from.
 HOURS = st.sampled_from([5, 25, 25, 49, 24 * 40])
 pin_names = st.sampled_from(["audit", "late"])
 
@@ -177,11 +180,8 @@ class Registry(RuleBasedStateMachine):
         self.waits(25)
         self.collects("short", None)
         self.waits(25)
-        fate = Fate(is_collected=True)
-        if work == "pins":
-            self.pins(release, "late", fate)
-        else:
-            getattr(self, work)(release, fate)
+        works = {"publishes": self.publishes, "promotes": self.promotes, "pins": partial(self.pins, name="late")}
+        works[work](release=release, fate=Fate(is_collected=True))
 
     @rule(hours=HOURS)
     def waits(self, hours: float) -> None:
