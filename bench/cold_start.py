@@ -115,7 +115,8 @@ def prepare(arguments: argparse.Namespace, count: int, work: Path, endpoint: str
     path = arguments.folder / f"{count}.lock.json"
     lock = Lockfile.parse(path.read_bytes())
     blob = lock.packs["h200-sxm"].blob
-    pack = PackCache(work / "warm").write(blob.content_digest, get_blob(FileStore(arguments.folder / "store"), blob))
+    content = get_blob(FileStore(arguments.folder / "store"), blob)
+    pack = PackCache(work / "warm").write(blob.content_digest, lambda file: file.write(content))
     return {
         "lockfile": str(path),
         "digest": str(Digest.of(path.read_bytes())),

@@ -19,6 +19,7 @@ class Handler(BaseHTTPRequestHandler):
     """One object per request; connections stay open."""
 
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # or a body waits up to 40 ms for the acknowledgement of its headers
     folder: Path
     round_trip_s: float
 

@@ -11,7 +11,9 @@ import logging
 import os
 import stat
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import BinaryIO
 
 from kernelforge.digest import Digest
 from kernelforge.errors import UnsafeCache
@@ -65,16 +67,18 @@ class PackCache:
             folder.mkdir(mode=_FOLDER_MODE, exist_ok=True)
         self.refuse_unsafe()
 
-    def write(self, content: Digest, data: bytes) -> Path:
-        """Publish a pack and return its path. Readers see the old file or all of the new one."""
+    def write(self, content: Digest, fill: Callable[[BinaryIO], object]) -> Path:
+        """Publish the pack that ``fill`` writes and return its path; if it raises, nothing is published.
+
+        Readers see the old file or all of the new one. Not forced onto the disk, which takes longer than the rest of a
+        load: what a power failure tears is found by its sha256 and fetched again.
+        """
         self.prepare()
         path = self.path_of(content)
         unfinished = self._packs / f"{_UNFINISHED}{os.urandom(8).hex()}"
         try:
             with open(unfinished, "xb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
+                fill(file)
             _publish(unfinished, path)
         finally:
             unfinished.unlink(missing_ok=True)

@@ -84,7 +84,7 @@ class Driver:
 
     def attribute(self, number: int, ordinal: int) -> int:
         """A device attribute by its number in ``cuda.h``."""
-        return self._number("cuDeviceGetAttribute", number, self.handle(ordinal))
+        return self._attribute(number, self.handle(ordinal))
 
     def found_device(self, ordinal: int) -> FoundDevice:
         """All facts of one device."""
@@ -96,11 +96,14 @@ class Driver:
         return FoundDevice(
             ordinal=ordinal,
             name=name.value.decode(),
-            capability=(self.attribute(_CAPABILITY_MAJOR, ordinal), self.attribute(_CAPABILITY_MINOR, ordinal)),
+            capability=(self._attribute(_CAPABILITY_MAJOR, handle), self._attribute(_CAPABILITY_MINOR, handle)),
             driver_cuda=self.cuda_version(),
             memory_bytes=memory.value,
-            **{fact: self.attribute(number, ordinal) for fact, number in _ATTRIBUTES.items()},
+            **{fact: self._attribute(number, handle) for fact, number in _ATTRIBUTES.items()},
         )
+
+    def _attribute(self, number: int, handle: int) -> int:
+        return self._number("cuDeviceGetAttribute", number, handle)
 
     def _number(self, function: str, *arguments: Any) -> int:
         """Result of a function whose first parameter is a pointer to an ``int`` that it fills in."""

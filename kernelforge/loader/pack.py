@@ -9,12 +9,13 @@ the store delivers; a path that the caller named has to be right.
 from __future__ import annotations
 
 import contextlib
+import io
 import logging
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 from kernelforge.descriptor import Descriptor
 from kernelforge.digest import Digest
@@ -182,20 +183,33 @@ class _Search:
 
     def _download(self, open_store: Callable[[], ReadStore]) -> FoundPack:
         with self._clock.step("fetch_pack"):
-            from kernelforge.store.blobs import get_blob
+            from kernelforge.store.blobs import get_stored
+            from kernelforge.store.unpack import unpack
 
-            data = get_blob(open_store(), self._blob)
+            store = open_store()
+            stored = get_stored(store, self._blob)
         self._clock.counters.add(DOWNLOADS)
-        with self._clock.step("write_cache"):
-            return self._found(data, self._written(data), "store")
+        with self._clock.step("unpack"):
 
-    def _written(self, data: bytes) -> str | None:
-        """Path of the pack in the cache; None, with a warning, where there is no cache that can be written."""
-        if self._places.cache is None:
+            def fill(file: BinaryIO) -> None:
+                unpack(self._blob, stored, file.write, where=f"{store.location}: {self._blob.stored_digest}")
+
+            kept = self._kept(fill)
+            if kept is not None:
+                return self._found(*kept, "store")
+            in_memory = io.BytesIO()
+            fill(in_memory)
+            return self._found(in_memory.getvalue(), None, "store")
+
+    def _kept(self, fill: Callable[[BinaryIO], None]) -> tuple[FileBytes, str] | None:
+        """The pack and its file in the cache; None, with a warning, where there is no cache that can be written."""
+        cache, content = self._places.cache, self._blob.content_digest
+        if cache is None:
             _log.warning("the pack is opened from memory: there is no cache folder (%s)", self._places.cache_setting)
             return None
         try:
-            return os.path.realpath(self._places.cache.write(self._blob.content_digest, data))
+            path = os.path.realpath(cache.write(content, fill))
+            return cache.read(content, limit_bytes=self._blob.content_size_bytes + 1), path
         except OSError as error:
             _log.warning("the pack is opened from memory: the cache folder cannot be written: %s", error)
             self._clock.counters.add_error(error)

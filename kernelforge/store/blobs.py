@@ -16,6 +16,7 @@ from kernelforge.errors import ObjectConflict, ObjectCorrupt
 from kernelforge.store import frames
 from kernelforge.store.interface import PruneStore, ReadStore
 from kernelforge.store.layout import blob_name
+from kernelforge.store.unpack import check_content
 
 _log = logging.getLogger(__name__)
 
@@ -53,8 +54,7 @@ def get_blob(store: ReadStore, descriptor: Descriptor) -> bytes:
         return stored
     where = f"{store.location}: {blob_name(descriptor.stored_digest)}"
     content = frames.decompress(stored, size_bytes=descriptor.content_size_bytes, where=where)
-    if not _is(content, descriptor.content_digest):
-        raise ObjectCorrupt("the content is not that of the descriptor", hint="build again", where=where)
+    check_content(Digest.of(content), descriptor, where=where)
     return content
 
 
@@ -66,6 +66,8 @@ def get_stored(store: ReadStore, descriptor: Descriptor) -> bytes:
     """
     name = blob_name(descriptor.stored_digest)
     where = f"{store.location}: {name}"
+    if descriptor.encoding == "zstd":
+        frames.import_beside()
     stored = store.get(name, limit_bytes=descriptor.stored_size_bytes)
     if not _is(stored, descriptor.stored_digest):
         _log.warning("reading a blob again that failed its sha256: %s", where)
