@@ -15,17 +15,15 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, Protocol, TypeVar, cast
 
 from kernelforge.digest import Digest
+from kernelforge.dispatch_memo import DispatchMemo
 from kernelforge.encoding import encode
 from kernelforge.errors import CallRefused, ContractError, OutOfBounds
-from kernelforge.key_memo import ExactMemo, KeyMemo
+from kernelforge.key_memo import KeyMemo
 
 # Part of every key digest in the place of this module's source: raise it when a change here changes objects.
 CONTRACT_VERSION = 1
 # How an object is called. In keys and lockfiles, because an object of another convention would load and then fail.
 ABI = "tvm-ffi"
-
-# What an instance remembers of its dispatch: 0.5 kB an answer, and serving sees fewer different shapes than this.
-_DISPATCHED_LIMIT = 4096
 
 KeyT = TypeVar("KeyT")
 ClassT = TypeVar("ClassT", bound="type[JitKernel[Any]]")
@@ -123,7 +121,7 @@ class JitKernel(Generic[KeyT]):
         """With no arguments the instance can be bound later (``bind``); ``device`` alone serves enumeration."""
         self._kernels: KernelSource | None = None
         self._device = device
-        self._dispatched: dict[tuple[Any, ...], ExactMemo[KeyT]] = {}
+        self._dispatched: dict[Callable[..., KeyT], DispatchMemo[KeyT]] = {}
         if kernels is not None:
             self.bind(kernels)
 
@@ -265,21 +263,21 @@ def _values(axis: Any) -> Sequence[Any] | IntRange | Choices:
 def _within_bounds(dispatch: Callable[..., KeyT]) -> Callable[..., KeyT]:
     signature = inspect.signature(dispatch)
 
+    def answer(self: JitKernel[KeyT], *args: Any, **axes: Any) -> KeyT:
+        given = signature.bind(self, *args, **axes).arguments if args else axes
+        for name, value in given.items():
+            if name in self.bounds or name in self.supported:
+                self._check_axis(name, value)
+        return dispatch(self, *args, **axes)
+
     @functools.wraps(dispatch)
     def checked(self: JitKernel[KeyT], *args: Any, **axes: Any) -> KeyT:
-        # Every call of a kernel comes through here: RmsNorm's dispatch takes 4 us, a remembered answer 1.5.
-        names, values = (dispatch, *axes), tuple(axes.values())
-        memo = None if args else self._dispatched.get(names)
-        key = None if memo is None else memo.get(values)
-        if key is None:
-            given = signature.bind(self, *args, **axes).arguments if args else axes
-            for name, value in given.items():
-                if name in self.bounds or name in self.supported:
-                    self._check_axis(name, value)
-            key = dispatch(self, *args, **axes)
-            if not args:
-                self._dispatched.setdefault(names, ExactMemo(_DISPATCHED_LIMIT)).add(values, key)
-        return key
+        if args:
+            return answer(self, *args, **axes)
+        memo = self._dispatched.get(dispatch)
+        if memo is None:
+            memo = self._dispatched[dispatch] = DispatchMemo(functools.partial(answer, self))
+        return memo.ask(axes)
 
     return cast("Callable[..., KeyT]", checked)
 

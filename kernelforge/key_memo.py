@@ -1,7 +1,7 @@
 """Dictionaries in which ``1``, ``1.0`` and ``True`` are three keys, and ``0.0`` and ``-0.0`` are two.
 
-A look-up happens at every kernel call and for every point of an expansion, where the canonical bytes (34 us for a key
-of 8 fields) cost more than the call itself (5 us) or than ``dispatch``. So keys are found by their fields' values and
+A look-up happens for every point of an expansion and for kernel calls with keys made anew, where the canonical bytes (34
+us for a key of 8 fields) cost more than ``dispatch`` or than the call itself (5 us). So keys are found by their fields' values and
 exact types (0.6 us), and only where these decide as surely as the canonical bytes do. Knows nothing of kernels.
 """
 
@@ -23,10 +23,9 @@ _EXACT = (bool, int, float, str, bytes, type(None))
 
 
 class ExactMemo(Generic[ValueT]):
-    """What was added for tuples of values. One with ``size_limit`` entries is emptied before the next."""
+    """What was added for tuples of values."""
 
-    def __init__(self, size_limit: int | None = None) -> None:
-        self._size_limit = size_limit
+    def __init__(self) -> None:
         self._found: dict[tuple[Any, ...], tuple[ValueT, tuple[int, ...]]] = {}
 
     def get(self, values: tuple[Any, ...]) -> ValueT | None:
@@ -45,10 +44,8 @@ class ExactMemo(Generic[ValueT]):
     def add(self, values: tuple[Any, ...], value: ValueT) -> bool:
         """Remember ``value``; False if ``values`` cannot be told from others by what is kept, so that nothing is."""
         zeros = tuple(index for index, each in enumerate(values) if type(each) is float and each == 0)
-        if not all(map(_is_exact, values)) or any(math.copysign(1.0, values[index]) < 0 for index in zeros):
+        if not all(map(is_exact, values)) or any(math.copysign(1.0, values[index]) < 0 for index in zeros):
             return False
-        if self._size_limit is not None and len(self._found) >= self._size_limit:
-            self._found.clear()
         self._found[values, tuple(map(type, values))] = value, zeros
         return True
 
@@ -75,7 +72,8 @@ class KeyMemo(Generic[ValueT]):
             self._by_bytes[encode(key, where=self._where)] = value
 
 
-def _is_exact(value: object) -> bool:
+def is_exact(value: object) -> bool:
+    """Whether values of its type are equal only where their canonical bytes are, except for 0.0 and -0.0."""
     # Members of an enum are single objects, and so are the dtypes of torch.
     return type(value) in _EXACT or isinstance(value, enum.Enum) or is_torch_dtype(value)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kernelforge import contract
+from kernelforge import dispatch_memo
 from kernelforge.contract import JitKernel
 from kernelforge.device import DeviceProfile, Fact
 from kernelforge.errors import OutOfBounds
@@ -79,6 +79,20 @@ def test_names_count_as_well_as_values() -> None:
     assert kernel.dispatch(rows=1) != kernel.dispatch(columns=1)
 
 
+def test_an_error_is_the_dispatchs_own() -> None:
+    """A TypeError of dispatch is not taken for one about a value that cannot be remembered."""
+
+    class Failing(Counted):
+        def dispatch(self, *, value: Any) -> Counted.CompileKey:
+            return self.CompileKey(value + "!", 0)
+
+    kernel = Failing(device=device(132))
+    for _ in range(2):
+        with pytest.raises(TypeError, match="unsupported operand") as refusal:
+            kernel.dispatch(value=1)
+        assert refusal.value.__context__ is None
+
+
 def test_a_value_that_changes_is_asked_again() -> None:
     kernel, shape = Counted(device=device(132)), [1]
     before = kernel.dispatch(shape=shape)
@@ -117,10 +131,10 @@ def test_a_dispatch_that_asks_its_base_class_gets_that_ones_answer() -> None:
 
 def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Prompts have any length: a server that runs for weeks must not keep one answer for each."""
-    monkeypatch.setattr(contract, "_DISPATCHED_LIMIT", 10)
+    monkeypatch.setattr(dispatch_memo, "_LIMIT", 10)
     kernel = Counted(device=device(132))
     for tokens in range(1, 101):
         kernel.dispatch(tokens=tokens)
     (memo,) = kernel._dispatched.values()
-    assert len(memo._found) <= 10
+    assert len(memo) <= 10
     assert kernel.dispatch(tokens=100).axes == "[('tokens', 100)]"
