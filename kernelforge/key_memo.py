@@ -1,8 +1,9 @@
 """Dictionaries in which ``1``, ``1.0`` and ``True`` are three keys, and ``0.0`` and ``-0.0`` are two.
 
-A look-up happens for every point of an expansion and for kernel calls with keys made anew, where the canonical bytes (34
-us for a key of 8 fields) cost more than ``dispatch`` or than the call itself (5 us). So keys are found by their fields' values and
-exact types (0.6 us), and only where these decide as surely as the canonical bytes do. Knows nothing of kernels.
+A look-up happens for every point of an expansion and for kernel calls with keys made anew, where the canonical bytes
+(34 us for a key of 8 fields) cost more than ``dispatch`` or than the call itself (5 us). So keys are found by their
+fields' values and exact types (0.6 us), and only where these decide as surely as the canonical bytes do. Knows nothing
+of kernels.
 """
 
 from __future__ import annotations
