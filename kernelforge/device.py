@@ -87,16 +87,17 @@ class DeviceProfile:
 
 
 def _check_fact(profile: str, name: str, fact: Fact) -> None:
-    where = f"{profile}.facts.{name}"
     if name not in FACTS:
-        raise InputError(f"{name!r} is no known fact", hint=f"one of: {', '.join(FACTS)}", where=where)
+        raise _refused(profile, name, f"{name!r} is no known fact", f"one of: {', '.join(FACTS)}")
     expected, meaning = FACTS[name]
     if not _is_value_of(expected, fact.value):
-        raise InputError(f"{fact.value!r} is not a {expected.__name__}", hint=meaning, where=where)
+        raise _refused(profile, name, f"{fact.value!r} is not a {expected.__name__}", meaning)
     if not isinstance(fact.source, str) or not fact.source:
-        raise InputError(
-            "the fact has no source", hint="say where it was measured or which document states it", where=where
-        )
+        raise _refused(profile, name, "the fact has no source", "say where it was measured or which document states it")
+
+
+def _refused(profile: str, fact: str, problem: str, hint: str) -> InputError:
+    return InputError(problem, hint=hint, where=f"{profile}.facts.{fact}")
 
 
 def _is_value_of(kind: type, value: object) -> bool:
@@ -115,9 +116,10 @@ def _read_value(value: Any) -> FactValue:
 
 
 def _read_fact(value: Any) -> Fact:
-    return Fact(**json_values.members(value, {"value": _read_value, "source": json_values.text}))
+    return Fact(**json_values.members(value, _FACT))
 
 
+_FACT = {"value": _read_value, "source": json_values.text}
 _PROFILE = {"name": json_values.text, "arch": json_values.text, "facts": json_values.values(_read_fact)}
 
 

@@ -139,7 +139,8 @@ def load(
     with clock.step("require"):
         if require is not None:
             kernels.require(require)
-    _log.info("%s for %s, lockfile %s", kernels.stats(), chosen, trusted.digest)
+    if _log.isEnabledFor(logging.INFO):
+        _log.info("%s for %s, lockfile %s", kernels.stats(), chosen, trusted.digest)
     return kernels
 
 

@@ -6,16 +6,16 @@ the process at its first call) and name no cause. Knows no lockfile beyond the p
 
 from __future__ import annotations
 
-import ctypes
 import itertools
 import logging
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from kernelforge.errors import RuntimeUnfit
 from kernelforge.loader.driver import driver_release
+from kernelforge.loader.linker import absent, number_from, open_for_all
 from kernelforge.lockfile import LockedPack
 
 _log = logging.getLogger(__name__)
@@ -25,6 +25,7 @@ _log = logging.getLogger(__name__)
 _OLDEST_DRIVER_CUDA = {"cu12": (12, 9), "cu13": (13, 0)}
 # The first release for each, from NVIDIA's table of toolkit and driver versions.
 _OLDEST_DRIVER_RELEASE = {"cu12": "575.51.03", "cu13": "580.65.06"}
+_CUDA_RUNTIME_VERSION = "cudaRuntimeGetVersion"
 # Prefix of a symbol -> who has it. The distribution that the pack was built with is in the lockfile's toolchain.
 _PROVIDERS = {
     "TVMFFI": "apache-tvm-ffi",
@@ -61,17 +62,16 @@ def prepare_runtime(pack: LockedPack, built_with: Mapping[str, str]) -> None:
     """
     _import_tvm_ffi()
     problems = [problem for library in pack.needed if (problem := _open(library))]
-    everything = ctypes.CDLL(None)
-    absent = _absent(everything, pack.undefined)
-    if absent:
-        problems.append(f"no library of this process has {', '.join(absent)}")
-        problems += _too_old(absent, pack, built_with)
+    lacking = absent(pack.undefined)
+    if lacking:
+        problems.append(f"no library of this process has {', '.join(lacking)}")
+        problems += _too_old(lacking, pack, built_with)
     if not problems:
-        problems = list(_foreign_cuda_runtime(everything, pack))
+        problems = list(_foreign_cuda_runtime(pack))
     if problems:
         raise RuntimeUnfit(
             f"this process cannot open the pack for {pack.target}: {'; '.join(problems)}",
-            hint=f"install {_advice(pack, built_with)}; {_found_versions(everything)}",
+            hint=f"install {_advice(pack, built_with)}; {_found_versions()}",
         )
 
 
@@ -87,20 +87,12 @@ def _open(library: str) -> str:
     failures = []
     # By name first: that finds the copy which the process has already, torch's above all.
     for candidate in itertools.chain([library], _in_wheels(library)):
-        failure = _open_one(candidate)
+        failure = open_for_all(candidate)
         if not failure:
+            _log.debug("opened %s", candidate)
             return ""
         failures.append(failure)
     return f"{library} cannot be opened ({'; '.join(failures)})"
-
-
-def _open_one(name: str) -> str:
-    try:
-        ctypes.CDLL(name, ctypes.RTLD_GLOBAL)
-    except OSError as error:
-        return str(error)
-    _log.debug("opened %s", name)
-    return ""
 
 
 def _in_wheels(library: str) -> Iterator[str]:
@@ -110,19 +102,11 @@ def _in_wheels(library: str) -> Iterator[str]:
             yield from map(str, sorted(Path(folder).glob(f"nvidia/*/lib/{library}")))
 
 
-def _absent(everything: ctypes.CDLL, symbols: Iterable[str]) -> list[str]:
-    """The symbols that no library of this process has."""
-    # The linker's own function: to make an object of ctypes for each of a pack's 62 symbols takes 0.14 ms longer.
-    address_of = everything.dlsym
-    address_of.argtypes, address_of.restype = (ctypes.c_void_p, ctypes.c_char_p), ctypes.c_void_p
-    return [symbol for symbol in symbols if not address_of(None, symbol.encode())]
-
-
-def _too_old(absent: list[str], pack: LockedPack, built_with: Mapping[str, str]) -> Iterator[str]:
+def _too_old(lacking: list[str], pack: LockedPack, built_with: Mapping[str, str]) -> Iterator[str]:
     """Which installed distribution should have had the symbols, and which version the pack was built with."""
     for prefix, name in _PROVIDERS.items():
         distribution = name.format(cuda=pack.target.cuda)
-        if distribution in built_with and any(symbol.startswith(prefix) for symbol in absent):
+        if distribution in built_with and any(symbol.startswith(prefix) for symbol in lacking):
             found = _installed(distribution)
             yield f"the pack needs {distribution} {built_with[distribution]} or later, found {found or 'none'}"
 
@@ -136,23 +120,15 @@ def _installed(distribution: str) -> str | None:
         return None
 
 
-def _foreign_cuda_runtime(everything: ctypes.CDLL, pack: LockedPack) -> Iterator[str]:
+def _foreign_cuda_runtime(pack: LockedPack) -> Iterator[str]:
     """Symbols are found by name alone: beside a torch for CUDA 12, a pack for 13 would get the functions of 12."""
     if not any(library.startswith("libcudart.") for library in pack.needed):
         return
-    version = _cuda_runtime_version(everything)
+    version = number_from(_CUDA_RUNTIME_VERSION)
     if version is None:
         yield "its CUDA runtime does not tell its version"
     elif pack.target.cuda != f"cu{version // 1000}":
         yield f"its CUDA runtime is that of CUDA {version // 1000}"
-
-
-def _cuda_runtime_version(everything: ctypes.CDLL) -> int | None:
-    if _absent(everything, ["cudaRuntimeGetVersion"]):
-        return None
-    version = ctypes.c_int()
-    everything.cudaRuntimeGetVersion(ctypes.byref(version))
-    return version.value
 
 
 def _advice(pack: LockedPack, built_with: Mapping[str, str]) -> str:
@@ -161,9 +137,9 @@ def _advice(pack: LockedPack, built_with: Mapping[str, str]) -> str:
     return f"the CUDA {cuda} runtime (torch for CUDA {cuda} has it, or the wheel nvidia-cuda-runtime) and {tvm_ffi}"
 
 
-def _found_versions(everything: ctypes.CDLL) -> str:
+def _found_versions() -> str:
     import tvm_ffi
 
-    runtime = _cuda_runtime_version(everything)
+    runtime = number_from(_CUDA_RUNTIME_VERSION)
     cuda = f"CUDA runtime {runtime // 1000}.{runtime % 1000 // 10}" if runtime else "no CUDA runtime"
     return f"found: {cuda}, apache-tvm-ffi {tvm_ffi.__version__}"
