@@ -10,9 +10,10 @@ import ctypes
 import os
 from collections.abc import Iterable
 
-# What was opened for all to see, as the linker finds it by name alone.
-_everything = ctypes.CDLL(None)
-_dlopen, _dlsym, _dlerror = _everything.dlopen, _everything.dlsym, _everything.dlerror
+# The interpreter itself, through which the linker finds by name alone what was opened for all to see. By index every
+# function is an object of our own.
+_everything = ctypes.pythonapi
+_dlopen, _dlsym, _dlerror = _everything["dlopen"], _everything["dlsym"], _everything["dlerror"]
 _dlopen.argtypes, _dlopen.restype = (ctypes.c_char_p, ctypes.c_int), ctypes.c_void_p
 _dlsym.argtypes, _dlsym.restype = (ctypes.c_void_p, ctypes.c_char_p), ctypes.c_void_p
 _dlerror.restype = ctypes.c_char_p

@@ -89,11 +89,10 @@ seen = []
 def watch(event, arguments):
     if event == "open" and isinstance(arguments[1], str) and set(arguments[1]) & set("wax+"):
         seen.append(repr(arguments[0]))
-    if event in ("os.mkdir", "os.rename", "os.remove", "socket.connect", "subprocess.Popen"):
-        seen.append(f"{event} {arguments}")
-    if event == "ctypes.dlopen" and arguments != (None,):  # None is the interpreter itself
+    if event in ("os.mkdir", "os.rename", "os.remove", "socket.connect", "subprocess.Popen", "ctypes.dlopen"):
         seen.append(f"{event} {arguments}")
 sys.dont_write_bytecode = True
+import ctypes  # opens the interpreter itself
 sys.addaudithook(watch)
 import kernelforge.loader.load
 print(json.dumps(seen))
