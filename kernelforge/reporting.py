@@ -27,13 +27,19 @@ class Outcome(enum.Enum):
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a key has no object: the phase, what happened, the line of the kernel's source, the end of the log."""
+    """Why a key has no object: the phase, what happened, the line of the kernel's source, the end of the log.
+
+    ``signal`` ended the process; ``limit`` ('seconds' or 'memory') was broken by it. ``log`` is the digest under which
+    a store has all of the log.
+    """
 
     phase: str
     message: str
     source: str = ""
     signal: str = ""
     log_tail: str = ""
+    limit: str = ""
+    log: str = ""
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,10 @@ wrong in `kernel`.
 from __future__ import annotations
 
 import os
+import signal
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from kernelforge.contract import JitKernel, kernel_launcher
@@ -105,6 +107,76 @@ class Hangs(Copy):
     @staticmethod
     def kernel(compile_key: Any) -> Any:
         time.sleep(3600)
+
+
+class HangsOnPurpose(Copy):
+    """Ignores what a limit of its own process would send."""
+
+    @dataclass(frozen=True)
+    class CompileKey(Copy.CompileKey):
+        pass
+
+    @staticmethod
+    def kernel(compile_key: Any) -> Any:
+        for number in (signal.SIGALRM, signal.SIGTERM, signal.SIGXCPU):
+            signal.signal(number, signal.SIG_IGN)
+        while True:
+            time.sleep(3600)
+
+
+class EatsMemory(Copy):
+    @dataclass(frozen=True)
+    class CompileKey(Copy.CompileKey):
+        pass
+
+    @staticmethod
+    def kernel(compile_key: Any) -> Any:
+        eaten = []
+        while True:
+            eaten.append(b"x" * (16 << 20))
+            time.sleep(0.01)  # so that the test does not depend on how fast memory can be had
+
+
+class FillsTheDisk(Copy):
+    @dataclass(frozen=True)
+    class CompileKey(Copy.CompileKey):
+        pass
+
+    @staticmethod
+    def kernel(compile_key: Any) -> Any:
+        with open("large", "wb") as file:
+            file.truncate((1 << 30) + 1)  # takes no room, if it is allowed
+
+
+class AbortsInPasses(Copy):
+    """Ends its process when the compiler, having traced it, begins with its passes."""
+
+    @dataclass(frozen=True)
+    class CompileKey(Copy.CompileKey):
+        pass
+
+    @staticmethod
+    def kernel(compile_key: Any) -> Any:
+        from cutlass._mlir import passmanager
+
+        passmanager.PassManager.parse = lambda *_arguments, **_options: os.abort()
+        return Copy.kernel(compile_key)
+
+
+class CrashesOnce(Copy):
+    """Ends its first process, and works in the second one."""
+
+    @dataclass(frozen=True)
+    class CompileKey(Copy.CompileKey):
+        pass
+
+    @staticmethod
+    def kernel(compile_key: Any) -> Any:
+        been_here = Path(os.environ["HOME"], "CrashesOnce-has-crashed")
+        if not been_here.exists():
+            been_here.touch()
+            os.kill(os.getpid(), signal.SIGSEGV)
+        return Copy.kernel(compile_key)
 
 
 class AsksDriver(Copy):

@@ -103,6 +103,16 @@ def test_a_lockfile_is_confirmed_with_one_request_per_pack(store: MemoryStore) -
     assert seconds == {0.0, 2.5}, "seconds saved are known where the companion has them"
 
 
+def test_a_miss_says_what_the_key_took_before(store: MemoryStore) -> None:
+    """With other sources, or in another store: the longest are begun first."""
+    lock = build_without_compiling(plan(store), store)
+    took = lock.entries[0]
+    made = plan(MemoryStore(), lock=lock, recorded={str(took.key_digest): {"seconds": 2.5}})
+    seconds = {key.symbol: key.decision.seconds for key in made.keys if isinstance(key.decision, Miss)}
+    assert seconds.pop(took.symbol) == 2.5
+    assert set(seconds.values()) == {None}
+
+
 def test_what_others_have_built_costs_nothing() -> None:
     """The registry of a whole company: 100,000 records of other deployments, in this domain."""
     requests = []

@@ -9,7 +9,9 @@ import pytest
 
 from kernelforge.reporting import Expansion, Failure, Outcome, Report, ReportEntry
 
-FAILURE = Failure("compile", "ValueError: no", source="k.py:3", signal="SIGABRT", log_tail="...")
+FAILURE = Failure(
+    "compile", "ValueError: no", source="k.py:3", signal="SIGABRT", log_tail="...", limit="memory", log="sha256:00"
+)
 
 
 def entry(outcome: Outcome, **more: Any) -> ReportEntry:
@@ -106,6 +108,8 @@ def test_a_failure_is_in_the_document_whole() -> None:
         "source": "k.py:3",
         "signal": "SIGABRT",
         "log_tail": "...",
+        "limit": "memory",
+        "log": "sha256:00",
     }
 
 

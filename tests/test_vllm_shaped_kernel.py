@@ -21,6 +21,7 @@ _PLAN_BUILD_AND_LAUNCH = """
 import json, sys
 sys.path.insert(0, sys.argv[1])
 from kernelforge.builder.build import BuildOptions, build
+from kernelforge.builder.job import Limits
 from kernelforge.device import DeviceProfile
 from kernelforge.plan import make_plan
 from kernelforge.request import KernelRequest
@@ -33,7 +34,7 @@ store, profile = MemoryStore(), DeviceProfile("h200", "sm_90a", {})
 request = KernelRequest("adopted:ScaleRows", {"max_tokens": 64, "width": 64})
 targets = [(profile, Target(profile.arch))]
 plan = make_plan("adopted", [request], targets, store=store, domain="dev", lock=None, recorded={})
-options = BuildOptions(workers=2, limit_seconds=120, sys_path=tuple(sys.path))
+options = BuildOptions(workers=2, limits=Limits(120, 4 << 30), sys_path=tuple(sys.path))
 result = build(plan, store=store, domain="dev", options=options, on_progress=lambda key: None)
 record = ActionCache(store, "dev").get(plan.keys[0].key_digest)
 

@@ -8,6 +8,8 @@ is to be linked is compiled again.
 from __future__ import annotations
 
 import logging
+import math
+import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,7 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from kernelforge.builder.job import CUBIN_FILE, OBJECT_FILE, CompileJob, Finished, SentKey, Setup
+from kernelforge.builder.job import CUBIN_FILE, LOG_FILE, OBJECT_FILE, CompileJob, Finished, Limits, SentKey, Setup
 from kernelforge.builder.packs import CONFLICT, PackMaker
 from kernelforge.builder.pool import Pool
 from kernelforge.descriptor import Descriptor
@@ -33,13 +35,15 @@ from kernelforge.target import Target
 
 logger = logging.getLogger(__name__)
 
+_LOG_LIMIT_BYTES = 4 << 20
+
 
 @dataclass(frozen=True)
 class BuildOptions:
-    """``workers``: compiles at a time. ``limit_seconds``: wall time of one compile, after which it has failed."""
+    """``workers``: compiles at a time. ``limits`` of each of them."""
 
     workers: int
-    limit_seconds: float
+    limits: Limits
     sys_path: tuple[str, ...]
 
 
@@ -148,9 +152,10 @@ class _Builder:
                 yield self._report(BuiltKey(planned, Outcome.STORE_ERROR, decision.reason, None, {}, 0.0))
 
     def compile(self, misses: Sequence[PlannedKey], folder: Path) -> Iterator[BuiltKey]:
-        """Compile the misses; one target's start-up overlaps with another's compiles."""
+        """Compile the misses, the longest first; one target's start-up overlaps with another's compiles."""
         if not misses:
             return
+        misses = sorted(misses, key=_expected_seconds, reverse=True)
         jobs = [CompileJob(number, key.kernel, key.symbol, key.target) for number, key in enumerate(misses)]
         setups = [self._setup(target) for target in dict.fromkeys(key.target for key in misses)]
         with Pool(setups, workers=self._options.workers, folder=folder) as pool:
@@ -183,7 +188,7 @@ class _Builder:
             sys_path=self._options.sys_path,
             requests=self._plan.requests,
             profiles=profiles,
-            limit_seconds=self._options.limit_seconds,
+            limits=self._options.limits,
             sent_keys=tuple(SentKey(key.kernel, key.compile_key) for key in reported),
         )
 
@@ -191,7 +196,7 @@ class _Builder:
         assert isinstance(planned.decision, Miss)
         reason = planned.decision.reason
         if finished.facts is None:
-            return BuiltKey(planned, Outcome.FAILED, reason, None, {}, 0.0, finished.failure)
+            return BuiltKey(planned, Outcome.FAILED, reason, None, {}, 0.0, self._with_log(finished))
         outputs = {
             "object": put_blob(self._store, (finished.folder / OBJECT_FILE).read_bytes()),
             "cubin": put_blob(self._store, (finished.folder / CUBIN_FILE).read_bytes()),
@@ -202,6 +207,16 @@ class _Builder:
             record = self._keep_first(planned, record)
         shutil.rmtree(finished.folder, ignore_errors=True)
         return BuiltKey(planned, Outcome.BUILT, reason, record.outputs["object"], record.facts, record.seconds)
+
+    def _with_log(self, finished: Finished) -> Failure | None:
+        """The failure, with all of its log in the store: the machine that has the file may be gone tomorrow."""
+        log = finished.folder / LOG_FILE
+        if finished.failure is None or not log.exists():
+            return finished.failure
+        with log.open("rb") as file:
+            file.seek(-min(_LOG_LIMIT_BYTES, log.stat().st_size), os.SEEK_END)
+            blob = put_blob(self._store, file.read(), compress=False)  # to be read without a tool of ours
+        return replace(finished.failure, log=str(blob.stored_digest))
 
     def _keep_first(self, planned: PlannedKey, ours: BuildRecord) -> BuildRecord:
         """Another build of the same key came first with other bytes: use those, and say which kind of case it is."""
@@ -229,8 +244,16 @@ def _wanted_packs(plan: Plan, keys: Sequence[BuiltKey]) -> dict[str, tuple[Targe
     }
 
 
+def _expected_seconds(key: PlannedKey) -> float:
+    """What nobody has compiled yet comes first: it may be the longest."""
+    assert isinstance(key.decision, Miss)
+    return math.inf if key.decision.seconds is None else key.decision.seconds
+
+
 def _lost(key: PlannedKey, fault: Fault) -> PlannedKey:
-    return replace(key, decision=Miss(f"its object was to be linked again, and the store has lost it: {fault.problem}"))
+    seconds = key.decision.seconds if isinstance(key.decision, Hit | Miss) else None
+    reason = f"its object was to be linked again, and the store has lost it: {fault.problem}"
+    return replace(key, decision=Miss(reason, seconds))
 
 
 def _difference(first: BuildRecord, second: BuildRecord) -> str:

@@ -1,15 +1,17 @@
 """The life of one forked child: compile one key, check what came out, leave files and a result, exit.
 
 Whatever a kernel does here (raise, print, change the folder or the environment, abort, hang) ends with this process.
-Only files leave it; ``result.json`` is written last and by rename, so a child that died left no result.
+Only files leave it; ``result.json`` is written last and by rename, so a child that died left no result, but the name of
+the phase that it was in.
 """
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import json
 import os
-import signal
+import resource
 import sys
 import traceback
 from pathlib import Path
@@ -17,22 +19,21 @@ from typing import Any, NoReturn
 
 from kernelforge.builder.cubin import read_cubin
 from kernelforge.builder.host_object import object_symbols
-from kernelforge.builder.job import CUBIN_FILE, LOG_FILE, OBJECT_FILE, RESULT_FILE, CompileFacts
+from kernelforge.builder.job import CUBIN_FILE, LOG_FILE, OBJECT_FILE, PHASE_FILE, RESULT_FILE, CompileFacts
 from kernelforge.contract import JitKernel
 from kernelforge.digest import Digest
 from kernelforge.errors import KernelForgeError, ToolchainError
 
+# The largest object seen has 340 KB.
+_LARGEST_FILE_BYTES = 1 << 30
 _OWN_FOLDER = os.path.dirname(os.path.abspath(__file__))
 
 
-def run_child(
-    kernel: JitKernel[Any], key: Any, *, symbol: str, arch: str, folder: Path, limit_seconds: float
-) -> NoReturn:
-    """Compile ``key`` into ``folder`` and exit; the default action of SIGALRM ends a child that takes too long."""
-    signal.signal(signal.SIGALRM, signal.SIG_DFL)
-    signal.setitimer(signal.ITIMER_REAL, limit_seconds)
-    phase = _Phase()
+def run_child(kernel: JitKernel[Any], key: Any, *, symbol: str, arch: str, folder: Path) -> NoReturn:
+    """Compile ``key`` into ``folder`` and exit."""
+    phase = _Phase(folder)
     try:
+        _limit_damage()
         _into_log(folder)
         facts = _compile(kernel, key, symbol, arch, folder, phase)
         _write_result(folder, {"facts": facts.to_json()})
@@ -42,6 +43,14 @@ def run_child(
         traceback.print_exc()
     finally:
         _leave()
+
+
+def _limit_damage() -> None:
+    """No core files, no file (the log above all) that fills the disk; out of memory, the system ends this process."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (_LARGEST_FILE_BYTES, _LARGEST_FILE_BYTES))
+    with contextlib.suppress(OSError):  # some sandboxes have no such file
+        Path("/proc/self/oom_score_adj").write_text("1000")
 
 
 def _leave() -> NoReturn:
@@ -54,16 +63,23 @@ def _leave() -> NoReturn:
 
 
 class _Phase:
-    """Which part of the work an error belongs to."""
+    """Which part of the work is under way: kept in a file too, for when this process does not live to tell."""
 
-    name = "compile"
+    def __init__(self, folder: Path) -> None:
+        self._file = folder / PHASE_FILE
+        self.enter("trace")
+
+    def enter(self, name: str) -> None:
+        """From now on errors belong to this phase."""
+        self.name = name
+        self._file.write_text(name)
 
 
 def _compile(kernel: JitKernel[Any], key: Any, symbol: str, arch: str, folder: Path, phase: _Phase) -> CompileFacts:
     from kernelforge.builder.compiler import compile_key
 
-    compiled = compile_key(kernel, key, entry=symbol, arch=arch, folder=folder)
-    phase.name = "check"
+    compiled = compile_key(kernel, key, entry=symbol, arch=arch, folder=folder, on_phase=phase.enter)
+    phase.enter("check")
     cubin = read_cubin(compiled.cubin)
     if cubin.arch != arch:
         raise ToolchainError(f"the compiler made {cubin.arch} code for {arch}", hint="run kernelforge doctor")

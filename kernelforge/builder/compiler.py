@@ -7,9 +7,11 @@ is given; of two installed flavours it takes the one it likes best; and one proc
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import shlex
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -53,8 +55,12 @@ def import_compiler(target: Target) -> None:
     _warm_up(target.arch)
 
 
-def compile_key(kernel: JitKernel[Any], key: Any, *, entry: str, arch: str, folder: Path) -> Compiled:
+def compile_key(
+    kernel: JitKernel[Any], key: Any, *, entry: str, arch: str, folder: Path, on_phase: Callable[[str], None]
+) -> Compiled:
     """Compile one key into an object whose callable is named ``entry``. ``folder`` receives the compiler's files.
+
+    ``on_phase`` is told when tracing is over ('compile') and when the compiler is done ('export').
 
     ``no_jit_engine`` skips linking the host code into this process: 0.75 to 0.9 of the time, the same bytes. The host
     code is for any processor of the target's host, the builder's own does not matter; beside the callable it has a
@@ -65,12 +71,28 @@ def compile_key(kernel: JitKernel[Any], key: Any, *, entry: str, arch: str, fold
     arguments = kernel.warmup_inputs(key)
     stream = cute.runtime.make_fake_stream(use_tvm_ffi_env_stream=True)
     options = f"{kernel.compile_options} {_own_options(arch, folder)}"
+    _call_when_traced(lambda: on_phase("compile"))
     compiled = cute.compile(kernel.kernel(key), *arguments, stream, no_jit_engine=True, options=options)
+    on_phase("export")
     add_preload(compiled)
     pin_host_processor(compiled)
     path = folder / "kernel.o"
     compiled.export_to_c(str(path), function_name=entry)
     return Compiled(path.read_bytes(), compiled.artifacts.CUBIN, _as_bytes(compiled.artifacts.PTX))
+
+
+def _call_when_traced(action: Callable[[], None]) -> None:
+    """The compiler has no hook between tracing and its passes; a process that compiles one key may have this one."""
+    from cutlass.base_dsl.compiler import Compiler
+
+    run_passes = Compiler.compile
+
+    @functools.wraps(run_passes)
+    def after_trace(*args: Any, **kwargs: Any) -> Any:
+        action()
+        return run_passes(*args, **kwargs)
+
+    Compiler.compile = after_trace
 
 
 def _own_options(arch: str, folder: Path) -> str:

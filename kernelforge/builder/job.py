@@ -19,8 +19,20 @@ from kernelforge.target import Target
 
 RESULT_FILE = "result.json"
 LOG_FILE = "log.txt"
+PHASE_FILE = "phase.txt"
+
+# The largest kernels known take 0.7 GB.
+LIMIT_MEMORY_BYTES = 4 << 30
 OBJECT_FILE = "object.o"
 CUBIN_FILE = "image.cubin"
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one compile may take before it has failed: wall time, and memory that is resident."""
+
+    seconds: float
+    memory_bytes: int
 
 
 @dataclass(frozen=True)
@@ -39,7 +51,7 @@ class Setup:
     sys_path: tuple[str, ...]
     requests: tuple[KernelRequest, ...]
     profiles: tuple[DeviceProfile, ...]
-    limit_seconds: float
+    limits: Limits
     sent_keys: tuple[SentKey, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
@@ -49,7 +61,7 @@ class Setup:
             "sys_path": list(self.sys_path),
             "requests": [request.to_json() for request in self.requests],
             "profiles": [profile.to_json() for profile in self.profiles],
-            "limit_seconds": self.limit_seconds,
+            "limits": asdict(self.limits),
             "sent_keys": [{"kernel": key.kernel, "compile_key": dict(key.compile_key)} for key in self.sent_keys],
         }
 
@@ -61,7 +73,7 @@ class Setup:
             sys_path=tuple(data["sys_path"]),
             requests=tuple(KernelRequest.from_json(request) for request in data["requests"]),
             profiles=tuple(DeviceProfile.from_json(profile) for profile in data["profiles"]),
-            limit_seconds=data["limit_seconds"],
+            limits=Limits(**data["limits"]),
             sent_keys=tuple(SentKey(**key) for key in data["sent_keys"]),
         )
 

@@ -1,7 +1,8 @@
 """Keeps compiling processes busy: one template per target, at most ``workers`` children at a time over all of them.
 
 Knows jobs and processes, no stores and no plans. Every job ends in exactly one ``Finished``, whatever its process did;
-results are yielded as they come, so that the caller publishes while others compile.
+results are yielded as they come, so that the caller publishes while others compile. A process that crashes gets a
+second try, since machines do that too; an error or a broken limit is the kernel's own and gets none.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from types import TracebackType
 from typing import IO, Any
 
 from kernelforge.builder.compiler import ARCH_VARIABLE
-from kernelforge.builder.job import LOG_FILE, RESULT_FILE, CompileFacts, CompileJob, Finished, Setup
+from kernelforge.builder.job import LOG_FILE, PHASE_FILE, RESULT_FILE, CompileFacts, CompileJob, Finished, Setup
 from kernelforge.reporting import Failure
 from kernelforge.target import Target
 
@@ -91,6 +92,7 @@ class _Template:
     folder: Path
     waiting: deque[CompileJob] = field(default_factory=deque)
     running: dict[int, tuple[CompileJob, Path]] = field(default_factory=dict)
+    crashed: dict[int, str] = field(default_factory=dict)
     is_ready: bool = False
     is_gone: bool = False
     _rest: bytes = b""
@@ -169,7 +171,7 @@ class _Template:
                 yield from self._fail_all(message["broken"])
                 return
             else:
-                yield self._finish(message["ended"])
+                yield from self._finish(message["ended"])
 
     def _fail_all(self, why: str) -> Iterator[Finished]:
         self.is_gone = True
@@ -182,12 +184,21 @@ class _Template:
         self.running.clear()
         self.waiting.clear()
 
-    def _finish(self, ended: Mapping[str, Any]) -> Finished:
+    def _finish(self, ended: Mapping[str, Any]) -> Iterator[Finished]:
+        """What a job came to; nothing yet if it crashed for the first time and waits for its second try."""
         job, folder = self.running.pop(ended["number"])
         if "problem" in ended:
-            return Finished(job, folder, None, Failure(phase="start", message=ended["problem"]))
-        if ended["code"] != 0 or not (folder / RESULT_FILE).exists():
-            return Finished(job, folder, None, self._crash(ended["code"], folder))
+            yield Finished(job, folder, None, Failure(phase="start", message=ended["problem"]))
+        elif ended["code"] == 0 and (folder / RESULT_FILE).exists():
+            yield self._result(job, folder, ended)
+        elif ended["limit"] or job.number in self.crashed:
+            yield Finished(job, folder, None, self._crash(ended, job, folder))
+        else:
+            self.crashed[job.number] = self._crash(ended, job, folder).message
+            logger.warning("%s: %s; it is tried once more", job.symbol, self.crashed[job.number])
+            self.waiting.appendleft(job)
+
+    def _result(self, job: CompileJob, folder: Path, ended: Mapping[str, Any]) -> Finished:
         result = json.loads((folder / RESULT_FILE).read_text())
         if "failure" in result:
             return Finished(job, folder, None, Failure(**result["failure"], log_tail=_tail(folder / LOG_FILE)))
@@ -195,12 +206,23 @@ class _Template:
         measured = replace(facts, seconds=ended["seconds"], peak_memory_bytes=ended["peak_memory_bytes"])
         return Finished(job, folder, measured, None)
 
-    def _crash(self, code: int, folder: Path) -> Failure:
+    def _crash(self, ended: Mapping[str, Any], job: CompileJob, folder: Path) -> Failure:
+        code, limits = ended["code"], self.setup.limits
         name = signal.Signals(-code).name if code < 0 else ""
+        broken = {
+            "seconds": f"took longer than the limit of {limits.seconds:g} s",
+            "memory": f"took more memory than the limit of {limits.memory_bytes / (1 << 20):,.0f} MiB",
+        }
         message = f"the compiling process ended with {name or f'exit code {code}'} and left no result"
-        if name == "SIGALRM":
-            message = f"took longer than the limit of {self.setup.limit_seconds:g} s"
-        return Failure(phase="compile", message=message, signal=name, log_tail=_tail(folder / LOG_FILE))
+        message = broken.get(ended["limit"], message) + (", in two tries" if job.number in self.crashed else "")
+        phase = folder / PHASE_FILE
+        return Failure(
+            phase=phase.read_text() if phase.exists() else "start",
+            message=message,
+            signal=name,
+            log_tail=_tail(folder / LOG_FILE),
+            limit=ended["limit"],
+        )
 
 
 def _environment(target: Target, folder: Path) -> dict[str, str]:

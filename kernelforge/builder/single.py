@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from kernelforge.builder.job import OBJECT_FILE, CompileJob, Finished, SentKey, Setup
+from kernelforge.builder.job import LIMIT_MEMORY_BYTES, OBJECT_FILE, CompileJob, Finished, Limits, SentKey, Setup
 from kernelforge.builder.link import find_linker
 from kernelforge.builder.pool import Pool
 from kernelforge.errors import ToolchainError
@@ -33,7 +33,8 @@ def compile_missing(request: JitRequest) -> JitAnswer:
 
 def _compile(request: JitRequest, folder: Path) -> Finished:
     key = SentKey(request.kernel, request.compile_key)
-    setup = Setup(request.target, tuple(sys.path), (), (), request.limit_s, sent_keys=(key,))
+    limits = Limits(request.limit_s, LIMIT_MEMORY_BYTES)
+    setup = Setup(request.target, tuple(sys.path), (), (), limits, sent_keys=(key,))
     job = CompileJob(0, request.kernel, request.symbol, request.target)
     with Pool([setup], workers=1, folder=folder) as pool:
         (finished,) = pool.run([job])

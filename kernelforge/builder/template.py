@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import selectors
 import signal
 import sys
@@ -21,6 +20,7 @@ from typing import Any, BinaryIO
 from kernelforge.builder.child import run_child
 from kernelforge.builder.hardware import KeyOnlyDevice
 from kernelforge.builder.job import Setup
+from kernelforge.builder.watch import SECONDS_BETWEEN_LOOKS, Watch
 from kernelforge.contract import JitKernel, symbol_of
 from kernelforge.errors import KernelForgeError
 from kernelforge.keys.enumerate import enumerate_keys, import_kernel
@@ -63,8 +63,9 @@ def _enumerate(setup: Setup) -> dict[str, tuple[JitKernel[Any], Any]]:
 
 
 def _serve(setup: Setup, keys: dict[str, tuple[JitKernel[Any], Any]], messages: BinaryIO) -> None:
-    running: dict[int, int] = {}
+    watch = Watch(setup.limits)
     wake_up_read, wake_up_write = os.pipe()
+    os.set_blocking(wake_up_read, False)
     os.set_blocking(wake_up_write, False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.set_wakeup_fd(wake_up_write)
@@ -74,20 +75,22 @@ def _serve(setup: Setup, keys: dict[str, tuple[JitKernel[Any], Any]], messages: 
     selector.register(wake_up_read, selectors.EVENT_READ)
     lines = _Lines()
     while True:
-        for ready, _ in selector.select():
+        for ready, _ in selector.select(SECONDS_BETWEEN_LOOKS if watch else None):
             if ready.fd == wake_up_read:
                 os.read(wake_up_read, 512)
-                _reap(running, messages)
+                for ended in watch.reap():
+                    _send(messages, {"ended": ended})
                 continue
             chunk = os.read(0, 1 << 16)
             if not chunk:
-                _end(running)
+                watch.kill_all()
                 return
             for job in lines.feed(chunk):
                 if job["symbol"] in keys:
-                    running[_fork(setup, keys, job)] = job["number"]
+                    watch.add(_fork(setup, keys, job), job["number"])
                 else:
                     _send(messages, {"ended": {"number": job["number"], "problem": _NOT_FOUND_AGAIN}})
+        watch.kill_beyond_limits()
 
 
 def _fork(setup: Setup, keys: dict[str, tuple[JitKernel[Any], Any]], job: dict[str, Any]) -> int:
@@ -96,35 +99,8 @@ def _fork(setup: Setup, keys: dict[str, tuple[JitKernel[Any], Any]], job: dict[s
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         kernel, key = keys[job["symbol"]]
-        run_child(
-            kernel,
-            key,
-            symbol=job["symbol"],
-            arch=setup.target.arch,
-            folder=Path(job["folder"]),
-            limit_seconds=setup.limit_seconds,
-        )
+        run_child(kernel, key, symbol=job["symbol"], arch=setup.target.arch, folder=Path(job["folder"]))
     return pid
-
-
-def _reap(running: dict[int, int], messages: BinaryIO) -> None:
-    while running:
-        pid, status, usage = os.wait4(-1, os.WNOHANG)
-        if not pid:
-            return
-        number = running.pop(pid)
-        _send(messages, {"ended": {"number": number, "code": os.waitstatus_to_exitcode(status), **_cost(usage)}})
-
-
-def _end(running: dict[int, int]) -> None:
-    """The build is gone: its keys need no objects any more."""
-    for pid in running:
-        os.kill(pid, signal.SIGKILL)
-
-
-def _cost(usage: resource.struct_rusage) -> dict[str, float]:
-    # ru_maxrss is in KiB on Linux.
-    return {"seconds": usage.ru_utime + usage.ru_stime, "peak_memory_bytes": usage.ru_maxrss * 1024}
 
 
 class _Lines:

@@ -10,7 +10,9 @@ from pathlib import Path
 import click
 
 from kernelforge.builder.build import BuildOptions, BuildResult, build
-from kernelforge.cli.console import say, say_conflicts, say_store_troubles
+from kernelforge.builder.job import Limits
+from kernelforge.cli.byte_size import byte_size
+from kernelforge.cli.console import say, say_conflicts, say_forbidden, say_store_troubles
 from kernelforge.cli.deployment import Planned, plan_deployment, read_deployment
 from kernelforge.cli.healed import forget_healed
 from kernelforge.cli.jobs import default_jobs
@@ -25,6 +27,7 @@ from kernelforge.cli.options import (
     store_option,
 )
 from kernelforge.cli.outcome import Spent, facts_of, lockfile_of, report_of_build
+from kernelforge.cli.policies import Policies
 from kernelforge.cli.progress import Progress
 from kernelforge.cli.show import show_report
 from kernelforge.errors import UsageError
@@ -42,13 +45,37 @@ from kernelforge.store.memory import MemoryStore
 @lock_option
 @misses_option
 @json_option
-@click.option("--jobs", type=click.IntRange(min=1), default=None, help="Compiles at a time.  [default: usable cores]")
+@click.option(
+    "--jobs",
+    type=click.IntRange(min=1),
+    default=None,
+    help="Compiles at a time.  [default: usable cores, and as memory allows]",
+)
 @click.option(
     "--limit-seconds",
     type=click.FloatRange(min=0, min_open=True, max=86400),
     default=600.0,
     show_default=True,
     help="Wall time of one compile, after which it has failed.",
+)
+@click.option(
+    "--limit-memory",
+    type=byte_size,
+    default="4GiB",
+    show_default=True,
+    help="Memory of one compile, beyond which it has failed.",
+)
+@click.option(
+    "--fail-on",
+    type=click.Choice(["spills"]),
+    multiple=True,
+    help="Release nothing in which a kernel spills registers.",
+)
+@click.option(
+    "--max-registers",
+    type=click.IntRange(1, 255),
+    default=None,
+    help="Release nothing in which a thread takes more registers.",
 )
 def command(
     manifest: Path,
@@ -59,11 +86,14 @@ def command(
     as_json: bool,
     jobs: int | None,
     limit_seconds: float,
+    limit_memory: int,
+    fail_on: tuple[str, ...],
+    max_registers: int | None,
 ) -> int:
     """Build every key of MANIFEST that does not exist yet, and write the lockfile.
 
     A kernel that fails costs its own keys: the others are built and kept, the exit code is 1, and no lockfile is
-    written, because it would lack keys.
+    written, because it would lack keys. The same where --fail-on or --max-registers forbid what was built.
     """
     started = time.monotonic()
     store = opened_store(store_location)
@@ -75,14 +105,21 @@ def command(
     deployment = read_deployment(manifest)
     lock = lock_path_for(deployment.name, lock_path)
     planned = plan_deployment(deployment, store=store, domain=domain, lock_path=lock, misses=misses)
-    options = BuildOptions(workers=jobs or default_jobs(), limit_seconds=limit_seconds, sys_path=tuple(sys.path))
+    workers = jobs or default_jobs(len({target for _, target in planned.plan.targets.values()}))
+    options = BuildOptions(workers, Limits(limit_seconds, limit_memory), sys_path=tuple(sys.path))
     with Progress(planned.plan) as progress:
         result = build(planned.plan, store=store, domain=domain, options=options, on_progress=progress.advance)
-    digest = _write_lockfile(planned, result, store, domain, lock) if result.is_complete else ""
-    spent = Spent(time.monotonic() - started, store.traffic)
-    report = report_of_build(planned.plan, result, spent, lockfile=str(lock), lockfile_digest=digest)
+
+    def report_with(digest: str) -> Report:
+        spent = Spent(time.monotonic() - started, store.traffic)
+        return report_of_build(planned.plan, result, spent, lockfile=str(lock), lockfile_digest=digest)
+
+    forbidden = Policies(allows_spills="spills" not in fail_on, max_registers=max_registers).violations(report_with(""))
+    is_releasable = result.is_complete and not forbidden
+    report = report_with(_write_lockfile(planned, result, store, domain, lock) if is_releasable else "")
     show_report(report, as_json=as_json)
-    return _exit_code(report)
+    say_forbidden(forbidden)
+    return _exit_code(report) or (1 if forbidden else 0)
 
 
 def _write_lockfile(planned: Planned, result: BuildResult, store: PruneStore, domain: str, path: Path) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -43,6 +44,17 @@ def say_conflicts(report: Report) -> None:
         what = "result differs" if report.conflicts == 1 else "results differ"
         say(f"{label} {report.conflicts} {what} from what was published for the same inputs; the first stay")
         say("  hint: the notes of the report say which; both are in the store, under conflicts/ of the domain")
+
+
+def say_forbidden(violations: Sequence[str]) -> None:
+    """What a policy forbids; nothing if that is nothing."""
+    label = click.style("forbidden:", fg="red", bold=True)
+    for violation in violations:
+        say(f"{label} {violation}")
+    if violations:
+        say(
+            "  hint: no lockfile was written; change the kernel or its dispatch, or --fail-on and --max-registers"
+        )
 
 
 def print_json(document: Any) -> None:

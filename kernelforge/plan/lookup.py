@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from kernelforge.descriptor import Descriptor
@@ -66,12 +67,21 @@ class Lookup:
         """The lockfile's answer."""
         entry = self._locked[key.symbol, key.target]
         facts = self._recorded.get(str(entry.key_digest), {})
-        seconds = facts.get("seconds")
-        known_s = float(seconds) if isinstance(seconds, (int, float)) else 0.0
-        return Hit(entry.object, "in the lockfile, and the store has its pack", facts, known_s)
+        seconds = self._seconds_before(key) or 0.0
+        return Hit(entry.object, "in the lockfile, and the store has its pack", facts, seconds)
 
     def look_up(self, key: PlannedKey) -> Decision:
         """The action cache's answer."""
+        decision = self._answer(key)
+        return replace(decision, seconds=self._seconds_before(key)) if isinstance(decision, Miss) else decision
+
+    def _seconds_before(self, key: PlannedKey) -> float | None:
+        """What compiling the key took for the lockfile, whatever its sources and the compiler were then."""
+        entry = self._locked.get((key.symbol, key.target))
+        seconds = self._recorded.get(str(entry.key_digest), {}).get("seconds") if entry else None
+        return float(seconds) if isinstance(seconds, (int, float)) else None
+
+    def _answer(self, key: PlannedKey) -> Decision:
         try:
             record = self._cache.get(key.key_digest)
         except ObjectMissing:

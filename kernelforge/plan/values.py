@@ -31,9 +31,13 @@ class Hit:
 
 @dataclass(frozen=True)
 class Miss:
-    """The key must be compiled, because of ``reason``."""
+    """The key must be compiled, because of ``reason``.
+
+    ``seconds`` is the CPU time that the same compile key took in the previous release; None if that is not on record.
+    """
 
     reason: str
+    seconds: float | None = None
 
 
 @dataclass(frozen=True)

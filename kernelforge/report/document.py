@@ -115,5 +115,6 @@ def _trouble(entry: ReportEntry, failure: Failure) -> Trouble:
     fields = ", ".join(f"{name}={value!r}" for name, value in entry.compile_key.items())
     lines = [f"{failure.phase}: {failure.message}"]
     lines += [f"source: {failure.source}"] if failure.source else []
-    lines += [f"signal: {failure.signal}"] if failure.signal else []
+    lines += [f"signal: {failure.signal}"] if failure.signal and not failure.limit else []
+    lines += [f"whole log: blob {failure.log}"] if failure.log else []
     return Trouble(f"{entry.kernel} ({fields}) for {entry.target}", tuple(lines), failure.log_tail)

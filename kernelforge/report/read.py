@@ -121,7 +121,8 @@ def _entry(value: Any, where: str) -> ReportEntry:
 
 def _failure(value: Any, where: str) -> Failure:
     members = _Members(value, where)
-    texts = {name: members.take(name, _text) for name in ("phase", "message", "source", "signal", "log_tail")}
+    names = ("phase", "message", "source", "signal", "log_tail", "limit", "log")
+    texts = {name: members.take(name, _text) for name in names}
     members.end()
     return Failure(**texts)
 

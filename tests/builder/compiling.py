@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from kernelforge.builder.job import CompileJob, Finished, Setup
+from kernelforge.builder.job import CompileJob, Finished, Limits, Setup
 from kernelforge.builder.pool import Pool
 from kernelforge.contract import Choices, symbol_of
 from kernelforge.device import DeviceProfile
@@ -36,6 +36,9 @@ compiled.export_to_c(sys.argv[1], function_name=sys.argv[2])
 """
 
 
+LIMITS = Limits(seconds=120.0, memory_bytes=4 << 30)
+
+
 def requests_of(*class_names: str, widths: tuple[int, ...] = (32,)) -> tuple[KernelRequest, ...]:
     """Requests for classes of `tests.kernel_family`."""
     return tuple(KernelRequest(f"tests.kernel_family:{name}", {"width": Choices(widths)}) for name in class_names)
@@ -46,7 +49,7 @@ def compile_all(
     profiles: Sequence[DeviceProfile],
     folder: Path,
     *,
-    limit_seconds: float = 120.0,
+    limits: Limits = LIMITS,
     workers: int = 2,
     cuda: str = "cu13",
 ) -> dict[tuple[str, str], Finished]:
@@ -54,7 +57,7 @@ def compile_all(
     jobs, setups = [], []
     for profile in profiles:
         target = Target(profile.arch, cuda=cuda)
-        setups.append(Setup(target, tuple(sys.path), tuple(requests), (profile,), limit_seconds))
+        setups.append(Setup(target, tuple(sys.path), tuple(requests), (profile,), limits))
         for request in requests:
             for key in enumerate_keys(request, profile).keys:
                 jobs.append(CompileJob(len(jobs), request.kernel, symbol_of(request.kernel, key), target))

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from kernelforge.builder.build import BuildOptions
-from kernelforge.builder.job import CUBIN_FILE, OBJECT_FILE, CompileFacts, CompileJob, Finished
+from kernelforge.builder.job import CUBIN_FILE, OBJECT_FILE, CompileFacts, CompileJob, Finished, Limits
 from kernelforge.builder.link import Linked, Linker
 from kernelforge.reporting import Failure
 
-OPTIONS = BuildOptions(workers=2, limit_seconds=1, sys_path=())
+OPTIONS = BuildOptions(workers=2, limits=Limits(1, 1 << 30), sys_path=())
 FACTS = CompileFacts("13.4.59", 40, 0, 0, 128, "sha256:ptx", (), seconds=0.5)
 FAILURE = Failure("compile", "ValueError: no")
 

@@ -127,6 +127,16 @@ def test_a_pack_is_linked_once_per_recipe(
     assert len(linked) == 2 + is_pack_lost
 
 
+def test_the_longest_are_begun_first(store: MemoryStore, pools: Any, linked: Any) -> None:
+    """What nobody has compiled before may be the longest of all."""
+    pools({})
+    made = plan(store, widths=(32, 64, 96))
+    took = {key.symbol: seconds for key, seconds in zip(made.keys, (1.0, None, 40.0), strict=True)}
+    keys = tuple(replace(key, decision=Miss("test", took[key.symbol])) for key in made.keys)
+    _, told = run(replace(made, keys=keys), store)
+    assert [took[key.planned.symbol] for key in told] == [None, 40.0, 1.0]
+
+
 def test_a_failure_costs_its_own_key(store: MemoryStore, pools: Any, linked: list[list[str]]) -> None:
     """Case C4: the others are published; what is not complete has no packs, so nothing can take it for a release."""
     made = plan(store, widths=(32, 64, 96))

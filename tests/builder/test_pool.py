@@ -10,13 +10,28 @@ from pathlib import Path
 
 import pytest
 
-from kernelforge.builder.job import OBJECT_FILE
+from kernelforge.builder.job import OBJECT_FILE, Limits
 from kernelforge.device import DeviceProfile
 from tests.builder.compiling import compile_all, requests_of
 
 pytestmark = pytest.mark.slow
 
-_FAULTY = ("Raises", "RaisesWhileTracing", "Aborts", "Exits", "ExitsHard", "Hangs", "AsksDriver", "AsksProfile")
+LIMITS = Limits(seconds=4.0, memory_bytes=1 << 30)
+
+_FAULTY = (
+    "Raises",
+    "RaisesWhileTracing",
+    "Aborts",
+    "AbortsInPasses",
+    "Exits",
+    "ExitsHard",
+    "Hangs",
+    "HangsOnPurpose",
+    "EatsMemory",
+    "FillsTheDisk",
+    "AsksDriver",
+    "AsksProfile",
+)
 
 
 @pytest.fixture(scope="module")
@@ -26,33 +41,47 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> dict:
 
     h200 = DeviceProfile("h200-test", "sm_90a", {"num_sms": Fact(132, "made up for a test")})
     folder = tmp_path_factory.mktemp("pool")
-    return compile_all(requests_of("Copy", "Untidy", *_FAULTY), [h200], folder, limit_seconds=4.0)
+    return compile_all(requests_of("Copy", "Untidy", "CrashesOnce", *_FAULTY), [h200], folder, limits=LIMITS)
 
 
 def test_faulty_kernels_fail_and_others_are_built(results: dict) -> None:
     failed = {name for (name, _), one in results.items() if one.failure is not None}
     built = {name for (name, _), one in results.items() if one.facts is not None}
     assert failed == set(_FAULTY)
-    assert built == {"Copy", "Untidy"}
+    assert built == {"Copy", "Untidy", "CrashesOnce"}
 
 
 @pytest.mark.parametrize(
-    ("name", "message", "signal"),
+    ("name", "phase", "message", "signal", "limit"),
     [
-        ("Raises", "ValueError: no kernel for width 32", ""),
-        ("RaisesWhileTracing", "no_such_attribute", ""),
-        ("Aborts", "ended with SIGABRT", "SIGABRT"),
-        ("Exits", "SystemExit", ""),
-        ("ExitsHard", "left no result", ""),
-        ("Hangs", "took longer than the limit of 4 s", "SIGALRM"),
-        ("AsksDriver", "asks the driver for max_active_clusters", ""),
-        ("AsksProfile", "reads self.device.num_sms while it is compiled", ""),
+        ("Raises", "trace", "ValueError: no kernel for width 32", "", ""),
+        ("RaisesWhileTracing", "trace", "no_such_attribute", "", ""),
+        ("Aborts", "trace", "ended with SIGABRT and left no result, in two tries", "SIGABRT", ""),
+        ("AbortsInPasses", "compile", "ended with SIGABRT", "SIGABRT", ""),
+        ("Exits", "trace", "SystemExit", "", ""),
+        ("ExitsHard", "trace", "exit code 0 and left no result, in two tries", "", ""),
+        ("Hangs", "trace", "took longer than the limit of 4 s", "SIGKILL", "seconds"),
+        ("HangsOnPurpose", "trace", "took longer than the limit of 4 s", "SIGKILL", "seconds"),
+        ("EatsMemory", "trace", "took more memory than the limit of 1,024 MiB", "SIGKILL", "memory"),
+        ("FillsTheDisk", "trace", "OSError", "", ""),
+        ("AsksDriver", "trace", "asks the driver for max_active_clusters", "", ""),
+        ("AsksProfile", "trace", "reads self.device.num_sms while it is compiled", "", ""),
     ],
 )
-def test_a_failure_says_what_happened(results: dict, name: str, message: str, signal: str) -> None:
+def test_a_failure_says_what_happened(
+    results: dict, name: str, phase: str, message: str, signal: str, limit: str
+) -> None:
     failure = results[name, "sm_90a"].failure
     assert message in failure.message
-    assert failure.signal == signal
+    assert (failure.phase, failure.signal, failure.limit) == (phase, signal, limit)
+
+
+@pytest.mark.parametrize(
+    ("name", "tries"), [("CrashesOnce", 2), ("Aborts", 2), ("Raises", 1), ("Hangs", 1), ("EatsMemory", 1)]
+)
+def test_only_a_crash_is_tried_again(results: dict, name: str, tries: int) -> None:
+    folder = results[name, "sm_90a"].folder
+    assert len(list(folder.parent.glob(f"kf_{name}_*"))) == tries
 
 
 @pytest.mark.parametrize(
@@ -139,12 +168,12 @@ from tests.builder.compiling import compile_all, requests_of
 from kernelforge.device import DeviceProfile, Fact
 h200 = DeviceProfile("h200-test", "sm_90a", {"num_sms": Fact(132, "made up for a test")})
 print("started", flush=True)
-compile_all(requests_of("Hangs"), [h200], Path(sys.argv[1]), limit_seconds=300)
+compile_all(requests_of("HangsOnPurpose"), [h200], Path(sys.argv[1]))
 """
     build = subprocess.Popen([sys.executable, "-c", script, str(tmp_path)], stdout=subprocess.PIPE, cwd=Path.cwd())
     assert build.stdout is not None
     assert build.stdout.readline() == b"started\n"
-    wait_until(lambda: list(tmp_path.glob("kf_Hangs_*")), "the hanging compile starts")
+    wait_until(lambda: list(tmp_path.glob("kf_HangsOnPurpose_*")), "the hanging compile starts")
     build.kill()
     build.wait()
     build.stdout.close()

@@ -44,9 +44,7 @@ def test_the_pack_is_what_a_build_would_link(tmp_path: Path, h200: DeviceProfile
 
 def test_a_kernel_that_does_not_compile_names_its_line(tmp_path: Path) -> None:
     key = RaisesWhileTracing.CompileKey(width=32, num_sms=132)
-    with pytest.raises(
-        ToolchainError, match=r"compile of tests\.kernel_family:RaisesWhileTracing failed at .*\.py:\d+"
-    ):
+    with pytest.raises(ToolchainError, match=r"trace of tests\.kernel_family:RaisesWhileTracing failed at .*\.py:\d+"):
         compile_missing(request_for(key, "RaisesWhileTracing", tmp_path / "jit"))
 
 

@@ -13,7 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from kernelforge.digest import Digest
 from kernelforge.lockfile import Lockfile
+from kernelforge.store.layout import blob_name
 from tests.cli.command import REPOSITORY, Ran, run, write_manifest
 
 pytestmark = pytest.mark.slow
@@ -190,9 +192,26 @@ def test_a_failing_kernel_costs_its_own_keys(tmp_path: Path) -> None:
     assert failures["Raises"]["source"].rpartition("/")[2].startswith("kernel_family.py:")
     assert "tests.kernel_family:Raises" in first.err
     assert "width=32" in first.err
+    log = tmp_path / "store" / blob_name(Digest.parse(failures["Aborts"]["log"]))
+    assert "Fatal Python error: Aborted" in log.read_text(), "whole, for when the machine that built is gone"
     second = run("build", write_manifest(tmp_path, ("Copy", WIDTHS)), "--store", "file:store", "--json", cwd=tmp_path)
     assert second.code == 0
     assert second.totals["reused"] == 3
+
+
+def test_a_policy_is_about_hits_too_and_lets_no_lockfile_be_written(project: Path, tmp_path: Path) -> None:
+    """All of them are hits; what is judged was recorded when they were built."""
+    lock = tmp_path / "policies.lock.json"
+    most = max(entry["registers"] for entry in json.loads((project / "first.json").read_text())["entries"])
+    command = (project / "clone", project / "store", "--lock", str(lock), "--max-registers")
+    refused = build(*command, str(most - 1))
+    assert refused.code == 1
+    assert f"takes {most} registers a thread, allowed are {most - 1}" in refused.err
+    assert refused.report["lockfile"]["digest"] == ""
+    assert not lock.exists()
+    allowed = build(*command, str(most), "--fail-on", "spills")
+    assert allowed.code == 0, allowed.err
+    assert lock.exists()
 
 
 def test_an_unsupported_value_is_refused_before_anything_is_compiled(tmp_path: Path) -> None:
