@@ -52,9 +52,7 @@ def say_forbidden(violations: Sequence[str]) -> None:
     for violation in violations:
         say(f"{label} {violation}")
     if violations:
-        say(
-            "  hint: no lockfile was written; change the kernel or its dispatch, or --fail-on and --max-registers"
-        )
+        say("  hint: no lockfile was written; change the kernel or its dispatch, or --fail-on and --max-registers")
 
 
 def print_json(document: Any) -> None:

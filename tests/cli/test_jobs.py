@@ -21,7 +21,7 @@ Tree = Callable[..., Path]
 def tree(tmp_path: Path) -> Tree:
     """``tree(membership, {file below sys/fs/cgroup: text})`` -> the root of it."""
 
-    def make(membership: str, files: dict[str, str | bytes]) -> Path:
+    def make(membership: str | bytes, files: dict[str, str | bytes]) -> Path:
         paths = {f"sys/fs/cgroup/{name}": text for name, text in files.items()}
         for name, text in {"proc/self/cgroup": membership, **paths}.items():
             path = tmp_path / name
@@ -77,7 +77,7 @@ def test_the_smallest_memory_limit_on_the_way_up_counts(tree: Tree, own: str, pa
 
 @pytest.mark.parametrize("path", ["/", "/../outside", "/docker/not-mounted-here"])
 def test_a_container_finds_its_group_at_the_top(tree: Tree, path: str) -> None:
-    root = tree(f"0::{path}\n", {"cpu.max": "400000 100000\n", "memory.max": f"{GIB}\n", "outside/cpu.max": "1 1\n"})
+    root = tree(f"0::{path}\n", {"cpu.max": "400000 100000\n", "memory.max": f"{GIB}\n", "../outside/cpu.max": "1 1\n"})
     assert (cpu_limit(root), memory_limit(root)) == (4, GIB)
 
 
@@ -140,6 +140,11 @@ def test_an_odd_file_leaves_the_other_limits_alone(tree: Tree, caplog: pytest.Lo
     assert "memory.max cannot be read" in caplog.text
 
 
+def test_a_folder_name_of_any_bytes_leaves_the_other_lines_alone(tree: Tree) -> None:
+    root = tree(b"1:cpu:/\xff\xfe\n0::/\n", {"cpu.max": "200000 100000\n"})
+    assert cpu_limit(root) == 2
+
+
 def test_a_machine_without_control_groups(tmp_path: Path) -> None:
     assert (cpu_limit(tmp_path), memory_limit(tmp_path)) == (None, None)
 
@@ -169,10 +174,11 @@ def test_an_affinity_mask_smaller_than_the_quota(tree: Tree, monkeypatch: pytest
     assert default_jobs(1, tree("0::/\n", {"cpu.max": "800000 100000\n"})) == 2
 
 
-def test_a_small_machine_without_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_smaller_than_its_limits(tree: Tree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)))
     monkeypatch.setattr(os, "sysconf", {"SC_PHYS_PAGES": 2 * GIB // 4096, "SC_PAGE_SIZE": 4096}.__getitem__)
     assert default_jobs(1, tmp_path) == 3
+    assert default_jobs(1, tree("0::/\n", {"memory.max": f"{64 * GIB}\n"})) == 3
 
 
 def test_this_machine() -> None:
