@@ -108,7 +108,7 @@ def test_a_miss_says_what_the_key_took_before(store: MemoryStore) -> None:
     lock = build_without_compiling(plan(store), store)
     took = lock.entries[0]
     made = plan(MemoryStore(), lock=lock, recorded={str(took.key_digest): {"seconds": 2.5}})
-    seconds = {key.symbol: key.decision.seconds for key in made.keys if isinstance(key.decision, Miss)}
+    seconds = {key.symbol: key.seconds_before for key in made.decided(Miss)}
     assert seconds.pop(took.symbol) == 2.5
     assert set(seconds.values()) == {None}
 

@@ -18,12 +18,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from kernelforge.builder.cut_off import IR_DIGEST, earlier_records
 from kernelforge.builder.job import CUBIN_FILE, LOG_FILE, OBJECT_FILE, CompileJob, Finished, Limits, SentKey, Setup
 from kernelforge.builder.packs import CONFLICT, PackMaker
 from kernelforge.builder.pool import Pool
 from kernelforge.descriptor import Descriptor
+from kernelforge.digest import Digest
 from kernelforge.lockfile import LockedPack
-from kernelforge.plan import Hit, Miss, Plan, PlannedKey, StoreTrouble
+from kernelforge.plan import Hit, Miss, Plan, PlannedKey, Shard, StoreTrouble, shard_numbers
 from kernelforge.reporting import Failure, Outcome
 from kernelforge.store import marker
 from kernelforge.store.actions import ActionCache, BuildRecord, PutOutcome
@@ -40,11 +42,12 @@ _LOG_LIMIT_BYTES = 4 << 20
 
 @dataclass(frozen=True)
 class BuildOptions:
-    """``workers``: compiles at a time. ``limits`` of each of them."""
+    """``workers``: compiles at a time. ``limits`` of each of them. ``shard``: the part of the keys to compile."""
 
     workers: int
     limits: Limits
     sys_path: tuple[str, ...]
+    shard: Shard | None = None
 
 
 @dataclass(frozen=True)
@@ -62,7 +65,7 @@ class BuiltKey:
 
 @dataclass(frozen=True)
 class BuildResult:
-    """``packs`` is empty unless every key has an object: an incomplete release must not look like one.
+    """``packs`` is empty unless every key has an object, and for a shard: an incomplete release must not look like one.
 
     ``conflicts``: how many results were other than what somebody else had published for the same inputs. One key whose
     cubin alone varies is only noted.
@@ -76,8 +79,8 @@ class BuildResult:
 
     @property
     def is_complete(self) -> bool:
-        """Whether every key has an object."""
-        return all(key.object is not None for key in self.keys)
+        """Whether every key has an object, and every device its pack."""
+        return bool(self.packs) and all(key.object is not None for key in self.keys)
 
 
 def build(
@@ -101,11 +104,16 @@ def build(
     if misses and hits:
         # Compiling may take an hour, and nothing else keeps what is reused from garbage collection for so long.
         announce(store, locks=(), blobs=[blob.stored_digest for blob in hits])
+    shares = {} if options.shard is None else shard_numbers(plan.keys, options.shard.count)
+    ours = [key for key in misses if options.shard is None or shares[key.key_digest] == options.shard.number]
+    others = [key for key in misses if options.shard is not None and shares[key.key_digest] != options.shard.number]
     cache = ActionCache(store, domain)
     builder = _Builder(plan, store, cache, options, on_progress)
     packs = PackMaker(store, cache, plan.packs, plan.damaged)
     with _scratch_folder() as folder:
-        keys = builder.finish([*builder.reuse(), *builder.compile(misses, folder)], packs, folder)
+        keys = [*builder.reuse(), *builder.leave(others, shares), *builder.compile(ours, folder)]
+        if options.shard is None:  # else the packs are made once, by whoever joins the shards
+            keys = builder.finish(keys, packs, folder)
         made = packs.made if all(key.object is not None for key in keys) else {}
     notes = (*builder.notes, *packs.notes)
     return BuildResult(tuple(keys), made, builder.processes_started, notes, builder.conflicts + len(packs.notes))
@@ -151,17 +159,35 @@ class _Builder:
             elif isinstance(decision, StoreTrouble):
                 yield self._report(BuiltKey(planned, Outcome.STORE_ERROR, decision.reason, None, {}, 0.0))
 
+    def leave(self, misses: Sequence[PlannedKey], shares: Mapping[Digest, int]) -> Iterator[BuiltKey]:
+        """The misses that are other shards'."""
+        for key in misses:
+            assert self._options.shard is not None
+            reason = f"left to shard {shares[key.key_digest]}/{self._options.shard.count}"
+            yield self._report(BuiltKey(key, Outcome.SKIPPED, reason, None, {}, 0.0))
+
     def compile(self, misses: Sequence[PlannedKey], folder: Path) -> Iterator[BuiltKey]:
         """Compile the misses, the longest first; one target's start-up overlaps with another's compiles."""
         if not misses:
             return
         misses = sorted(misses, key=_expected_seconds, reverse=True)
-        jobs = [CompileJob(number, key.kernel, key.symbol, key.target) for number, key in enumerate(misses)]
+        earlier = earlier_records(misses, self._store, self._cache)
+        known_irs = {digest: str(record.facts[IR_DIGEST]) for digest, record in earlier.items()}
+        jobs = [
+            CompileJob(number, key.kernel, key.symbol, key.target, known_irs.get(key.key_digest, ""))
+            for number, key in enumerate(misses)
+        ]
         setups = [self._setup(target) for target in dict.fromkeys(key.target for key in misses)]
         with Pool(setups, workers=self._options.workers, folder=folder) as pool:
             self.processes_started += pool.processes_started
             for finished in pool.run(jobs):
-                yield self._report(self._publish(misses[finished.job.number], finished))
+                planned = misses[finished.job.number]
+                if finished.is_known_ir:
+                    yield self._report(self._publish_again(planned, earlier[planned.key_digest]))
+                else:
+                    yield self._report(self._publish(planned, finished))
+                if finished.failure is None:  # the folder of one that never started is everybody's
+                    shutil.rmtree(finished.folder, ignore_errors=True)
 
     def finish(self, keys: list[BuiltKey], packs: PackMaker, folder: Path) -> list[BuiltKey]:
         """Make the packs if every key has an object; the keys, of which those with lost objects are compiled again."""
@@ -205,8 +231,15 @@ class _Builder:
         record = BuildRecord(planned.key_digest, outputs, facts, finished.facts.seconds, planned.preimage.to_json())
         if self._cache.put(record) is PutOutcome.CONFLICT:
             record = self._keep_first(planned, record)
-        shutil.rmtree(finished.folder, ignore_errors=True)
         return BuiltKey(planned, Outcome.BUILT, reason, record.outputs["object"], record.facts, record.seconds)
+
+    def _publish_again(self, planned: PlannedKey, earlier: BuildRecord) -> BuiltKey:
+        """The object of the previous release under the key that it has by now."""
+        record = replace(earlier, key_digest=planned.key_digest, preimage=planned.preimage.to_json())
+        if self._cache.put(record) is PutOutcome.CONFLICT:
+            record = self._keep_first(planned, record)
+        reason = f"{planned.decision.reason}; it traces to the same IR as in the lockfile"
+        return BuiltKey(planned, Outcome.REUSED, reason, record.outputs["object"], record.facts, record.seconds)
 
     def _with_log(self, finished: Finished) -> Failure | None:
         """The failure, with all of its log in the store: the machine that has the file may be gone tomorrow."""
@@ -246,14 +279,11 @@ def _wanted_packs(plan: Plan, keys: Sequence[BuiltKey]) -> dict[str, tuple[Targe
 
 def _expected_seconds(key: PlannedKey) -> float:
     """What nobody has compiled yet comes first: it may be the longest."""
-    assert isinstance(key.decision, Miss)
-    return math.inf if key.decision.seconds is None else key.decision.seconds
+    return math.inf if key.seconds_before is None else key.seconds_before
 
 
 def _lost(key: PlannedKey, fault: Fault) -> PlannedKey:
-    seconds = key.decision.seconds if isinstance(key.decision, Hit | Miss) else None
-    reason = f"its object was to be linked again, and the store has lost it: {fault.problem}"
-    return replace(key, decision=Miss(reason, seconds))
+    return replace(key, decision=Miss(f"its object was to be linked again, and the store has lost it: {fault.problem}"))
 
 
 def _difference(first: BuildRecord, second: BuildRecord) -> str:

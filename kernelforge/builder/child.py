@@ -29,13 +29,15 @@ _LARGEST_FILE_BYTES = 1 << 30
 _OWN_FOLDER = os.path.dirname(os.path.abspath(__file__))
 
 
-def run_child(kernel: JitKernel[Any], key: Any, *, symbol: str, arch: str, folder: Path) -> NoReturn:
-    """Compile ``key`` into ``folder`` and exit."""
+def run_child(
+    kernel: JitKernel[Any], key: Any, *, symbol: str, arch: str, folder: Path, known_ir: str = ""
+) -> NoReturn:
+    """Compile ``key`` into ``folder`` and exit; after the trace if that gives the IR with the digest ``known_ir``."""
     phase = _Phase(folder)
     try:
         _limit_damage()
         _into_log(folder)
-        facts = _compile(kernel, key, symbol, arch, folder, phase)
+        facts = _compile(kernel, key, symbol, arch, folder, phase, known_ir)
         _write_result(folder, {"facts": facts.to_json()})
     except BaseException as error:  # noqa: BLE001 (also SystemExit: a kernel that exits is a failed kernel)
         failure = {"phase": phase.name, "message": _message(error), "source": _source(error)}
@@ -75,10 +77,29 @@ class _Phase:
         self._file.write_text(name)
 
 
-def _compile(kernel: JitKernel[Any], key: Any, symbol: str, arch: str, folder: Path, phase: _Phase) -> CompileFacts:
+def _compile(
+    kernel: JitKernel[Any], key: Any, symbol: str, arch: str, folder: Path, phase: _Phase, known_ir: str
+) -> CompileFacts:
     from kernelforge.builder.compiler import compile_key
 
-    compiled = compile_key(kernel, key, entry=symbol, arch=arch, folder=folder, on_phase=phase.enter)
+    irs: list[str] = []
+
+    def on_traced(ir: bytes) -> None:
+        irs.append(str(Digest.of(ir)))
+        if irs == [known_ir]:
+            _write_result(folder, {"is_known_ir": True})
+            _leave()  # here, because the compiler catches what is raised
+        phase.enter("compile")
+
+    compiled = compile_key(
+        kernel,
+        key,
+        entry=symbol,
+        arch=arch,
+        folder=folder,
+        on_traced=on_traced,
+        on_compiled=lambda: phase.enter("export"),
+    )
     phase.enter("check")
     cubin = read_cubin(compiled.cubin)
     if cubin.arch != arch:
@@ -97,6 +118,8 @@ def _compile(kernel: JitKernel[Any], key: Any, symbol: str, arch: str, folder: P
         static_shared_memory_bytes=cubin.static_shared_memory_bytes,
         code_bytes=cubin.code_bytes,
         ptx_digest=str(Digest.of(compiled.ptx)),
+        # Of a kernel that has the compiler run more than once, the first module does not say all.
+        ir_digest=irs[0] if len(irs) == 1 else "",
         undefined=tuple(sorted(symbols.undefined)),
     )
 

@@ -45,6 +45,7 @@ def import_compiler(target: Target) -> None:
     sys.modules.setdefault("torch", None)  # type: ignore[arg-type]  # None makes `import torch` raise ImportError
     _pin_flavour(target.cuda)
     import cutlass
+    import elftools.elf.elffile  # noqa: F401 (reads the images; each child would take 25 ms to import it)
 
     loaded = f"cu{cutlass.CUDA_VERSION.major}"
     if loaded != target.cuda:
@@ -56,11 +57,19 @@ def import_compiler(target: Target) -> None:
 
 
 def compile_key(
-    kernel: JitKernel[Any], key: Any, *, entry: str, arch: str, folder: Path, on_phase: Callable[[str], None]
+    kernel: JitKernel[Any],
+    key: Any,
+    *,
+    entry: str,
+    arch: str,
+    folder: Path,
+    on_traced: Callable[[bytes], None],
+    on_compiled: Callable[[], None],
 ) -> Compiled:
     """Compile one key into an object whose callable is named ``entry``. ``folder`` receives the compiler's files.
 
-    ``on_phase`` is told when tracing is over ('compile') and when the compiler is done ('export').
+    ``on_traced`` gets the traced IR as text without source lines, before the passes; ``on_compiled`` is called between
+    them and the export.
 
     ``no_jit_engine`` skips linking the host code into this process: 0.75 to 0.9 of the time, the same bytes. The host
     code is for any processor of the target's host, the builder's own does not matter; beside the callable it has a
@@ -71,9 +80,9 @@ def compile_key(
     arguments = kernel.warmup_inputs(key)
     stream = cute.runtime.make_fake_stream(use_tvm_ffi_env_stream=True)
     options = f"{kernel.compile_options} {_own_options(arch, folder)}"
-    _call_when_traced(lambda: on_phase("compile"))
+    _call_when_traced(on_traced)
     compiled = cute.compile(kernel.kernel(key), *arguments, stream, no_jit_engine=True, options=options)
-    on_phase("export")
+    on_compiled()
     add_preload(compiled)
     pin_host_processor(compiled)
     path = folder / "kernel.o"
@@ -81,16 +90,16 @@ def compile_key(
     return Compiled(path.read_bytes(), compiled.artifacts.CUBIN, _as_bytes(compiled.artifacts.PTX))
 
 
-def _call_when_traced(action: Callable[[], None]) -> None:
+def _call_when_traced(action: Callable[[bytes], None]) -> None:
     """The compiler has no hook between tracing and its passes; a process that compiles one key may have this one."""
     from cutlass.base_dsl.compiler import Compiler
 
     run_passes = Compiler.compile
 
     @functools.wraps(run_passes)
-    def after_trace(*args: Any, **kwargs: Any) -> Any:
-        action()
-        return run_passes(*args, **kwargs)
+    def after_trace(self: Any, module: Any, *args: Any, **kwargs: Any) -> Any:
+        action(module.operation.get_asm(enable_debug_info=False).encode())
+        return run_passes(self, module, *args, **kwargs)
 
     Compiler.compile = after_trace
 

@@ -80,17 +80,24 @@ class Setup:
 
 @dataclass(frozen=True)
 class CompileJob:
-    """One key to compile. ``symbol`` finds it among the enumerated keys and names the callable in the object."""
+    """One key to compile. ``symbol`` finds it among the enumerated keys and names the callable in the object.
+
+    ``known_ir``: digest of the traced IR for which there is an object already, empty if there is none.
+    """
 
     number: int
     kernel: str
     symbol: str
     target: Target
+    known_ir: str = ""
 
 
 @dataclass(frozen=True)
 class CompileFacts:
-    """Build facts of one object. Seconds are CPU seconds of its process; sizes are bytes."""
+    """Build facts of one object. Seconds are CPU seconds of its process; sizes are bytes.
+
+    ``ir_digest`` is that of the traced IR, before the compiler's passes.
+    """
 
     ptxas: str
     registers: int
@@ -98,6 +105,7 @@ class CompileFacts:
     static_shared_memory_bytes: int
     code_bytes: int
     ptx_digest: str
+    ir_digest: str
     undefined: tuple[str, ...]
     seconds: float = 0.0
     peak_memory_bytes: int = 0
@@ -114,9 +122,10 @@ class CompileFacts:
 
 @dataclass(frozen=True)
 class Finished:
-    """A job's end: ``facts`` and the files in ``folder``, or a ``failure``."""
+    """A job's end: ``facts`` and the files in ``folder``, or ``is_known_ir`` and nothing else, or a ``failure``."""
 
     job: CompileJob
     folder: Path
     facts: CompileFacts | None
     failure: Failure | None
+    is_known_ir: bool = False

@@ -146,7 +146,7 @@ class _Template:
         job = self.waiting.popleft()
         folder = Path(tempfile.mkdtemp(prefix=f"{job.symbol}-", dir=self.folder))
         self.running[job.number] = (job, folder)
-        self._send({"number": job.number, "symbol": job.symbol, "folder": str(folder)})
+        self._send({"number": job.number, "symbol": job.symbol, "folder": str(folder), "known_ir": job.known_ir})
 
     def _send(self, message: Mapping[str, Any]) -> None:
         assert self.process.stdin is not None
@@ -202,6 +202,8 @@ class _Template:
         result = json.loads((folder / RESULT_FILE).read_text())
         if "failure" in result:
             return Finished(job, folder, None, Failure(**result["failure"], log_tail=_tail(folder / LOG_FILE)))
+        if "is_known_ir" in result:
+            return Finished(job, folder, None, None, is_known_ir=True)
         facts = CompileFacts.from_json(result["facts"])
         measured = replace(facts, seconds=ended["seconds"], peak_memory_bytes=ended["peak_memory_bytes"])
         return Finished(job, folder, measured, None)

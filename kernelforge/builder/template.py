@@ -99,7 +99,8 @@ def _fork(setup: Setup, keys: dict[str, tuple[JitKernel[Any], Any]], job: dict[s
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         kernel, key = keys[job["symbol"]]
-        run_child(kernel, key, symbol=job["symbol"], arch=setup.target.arch, folder=Path(job["folder"]))
+        folder, known_ir = Path(job["folder"]), job["known_ir"]
+        run_child(kernel, key, symbol=job["symbol"], arch=setup.target.arch, folder=folder, known_ir=known_ir)
     return pid
 
 

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import click
 
-from kernelforge.builder.build import BuildOptions, BuildResult, build
+from kernelforge.builder.build import BuildOptions, build
 from kernelforge.builder.job import Limits
+from kernelforge.cli.build_options import ShardType, policy_options
 from kernelforge.cli.byte_size import byte_size
-from kernelforge.cli.console import say, say_conflicts, say_forbidden, say_store_troubles
-from kernelforge.cli.deployment import Planned, plan_deployment, read_deployment
-from kernelforge.cli.healed import forget_healed
+from kernelforge.cli.deployment import plan_deployment, read_deployment
 from kernelforge.cli.jobs import default_jobs
+from kernelforge.cli.locking import lock_and_report, store_to_lock
 from kernelforge.cli.options import (
     domain_option,
     json_option,
@@ -23,19 +23,12 @@ from kernelforge.cli.options import (
     lock_path_for,
     manifest_argument,
     misses_option,
-    opened_store,
     store_option,
 )
-from kernelforge.cli.outcome import Spent, facts_of, lockfile_of, report_of_build
 from kernelforge.cli.policies import Policies
 from kernelforge.cli.progress import Progress
-from kernelforge.cli.show import show_report
 from kernelforge.errors import UsageError
-from kernelforge.release.facts import facts_bytes, facts_path
-from kernelforge.release.publish import publish_lockfile, write_file
-from kernelforge.reporting import Outcome, Report
-from kernelforge.store.interface import PruneStore
-from kernelforge.store.memory import MemoryStore
+from kernelforge.plan import Shard
 
 
 @click.command()
@@ -65,18 +58,8 @@ from kernelforge.store.memory import MemoryStore
     show_default=True,
     help="Memory of one compile, beyond which it has failed.",
 )
-@click.option(
-    "--fail-on",
-    type=click.Choice(["spills"]),
-    multiple=True,
-    help="Release nothing in which a kernel spills registers.",
-)
-@click.option(
-    "--max-registers",
-    type=click.IntRange(1, 255),
-    default=None,
-    help="Release nothing in which a thread takes more registers.",
-)
+@click.option("--shard", type=ShardType(), default=None, help="Compile this part of the keys: 2/8. 'lock' joins them.")
+@policy_options
 def command(
     manifest: Path,
     store_location: str,
@@ -87,59 +70,28 @@ def command(
     jobs: int | None,
     limit_seconds: float,
     limit_memory: int,
+    shard: Shard | None,
     fail_on: tuple[str, ...],
     max_registers: int | None,
 ) -> int:
     """Build every key of MANIFEST that does not exist yet, and write the lockfile.
 
     A kernel that fails costs its own keys: the others are built and kept, the exit code is 1, and no lockfile is
-    written, because it would lack keys. The same where --fail-on or --max-registers forbid what was built.
+    written, because it would lack keys. The same where --fail-on or --max-registers forbid what was built. With
+    --shard the machines of a CI matrix each compile a part, and 'kernelforge lock' writes the lockfile in the end.
     """
     started = time.monotonic()
-    store = opened_store(store_location)
-    if isinstance(store, MemoryStore):
-        hint = "name a folder or a bucket"
-        raise UsageError("a lockfile would name packs that end with this command", hint=hint, where="--store memory:")
+    store = store_to_lock(store_location)
     if not math.isfinite(limit_seconds):
         raise UsageError("is no time", hint="give seconds, up to 86400", where=f"--limit-seconds {limit_seconds}")
     deployment = read_deployment(manifest)
     lock = lock_path_for(deployment.name, lock_path)
     planned = plan_deployment(deployment, store=store, domain=domain, lock_path=lock, misses=misses)
     workers = jobs or default_jobs(len({target for _, target in planned.plan.targets.values()}))
-    options = BuildOptions(workers, Limits(limit_seconds, limit_memory), sys_path=tuple(sys.path))
+    options = BuildOptions(workers, Limits(limit_seconds, limit_memory), tuple(sys.path), shard)
     with Progress(planned.plan) as progress:
         result = build(planned.plan, store=store, domain=domain, options=options, on_progress=progress.advance)
-
-    def report_with(digest: str) -> Report:
-        spent = Spent(time.monotonic() - started, store.traffic)
-        return report_of_build(planned.plan, result, spent, lockfile=str(lock), lockfile_digest=digest)
-
-    forbidden = Policies(allows_spills="spills" not in fail_on, max_registers=max_registers).violations(report_with(""))
-    is_releasable = result.is_complete and not forbidden
-    report = report_with(_write_lockfile(planned, result, store, domain, lock) if is_releasable else "")
-    show_report(report, as_json=as_json)
-    say_forbidden(forbidden)
-    return _exit_code(report) or (1 if forbidden else 0)
-
-
-def _write_lockfile(planned: Planned, result: BuildResult, store: PruneStore, domain: str, path: Path) -> str:
-    """Publish the lockfile and write it for review; returns its digest. Unchanged files are left alone."""
-    lock = lockfile_of(planned.plan, result)
-    facts = facts_of(result)
-    documents = {path: lock.to_bytes()}
-    if facts:
-        documents[facts_path(path)] = facts_bytes(lock.digest, facts)
-    is_known = planned.plan.published == lock.digest
-    publish_lockfile(lock, store, facts=documents.get(facts_path(path)), domain=None if is_known else domain)
-    forget_healed(store, {blob.stored_digest for blob in lock.blobs} & planned.plan.damaged)
-    for target, data in documents.items():
-        say(f"{'wrote' if write_file(target, data) else 'unchanged:'} {target}")
-    return str(lock.digest)
-
-
-def _exit_code(report: Report) -> int:
-    say_conflicts(report)
-    if report.store_errors:
-        say_store_troubles(report)
-        return 3
-    return 1 if report.count(Outcome.FAILED) else 0
+    policies = Policies(allows_spills="spills" not in fail_on, max_registers=max_registers)
+    return lock_and_report(
+        planned, result, store=store, domain=domain, path=lock, policies=policies, started=started, as_json=as_json
+    )

@@ -23,6 +23,7 @@ from kernelforge.errors import KernelForgeError, StoreFull, ToolchainError
 _COMMANDS = {
     "plan": "Show a manifest's keys: hits, misses and why.",
     "build": "Build what is missing and write the lockfile.",
+    "lock": "Write the lockfile of what shards have built.",
     "sign": "Sign a lockfile, or make a key to sign with.",
     "verify": "Say whether a lockfile may be served from here.",
     "pull": "Fetch a lockfile's packs into the local cache.",

@@ -46,7 +46,9 @@ class Progress:
         if key.outcome is Outcome.FAILED:
             self._failed += 1
             self._say_failure(key)
-        if key.outcome in (Outcome.BUILT, Outcome.FAILED):
+        if key.outcome is Outcome.SKIPPED:
+            self._misses -= 1
+        elif isinstance(key.planned.decision, Miss):
             self._done += 1
             self._misses = max(self._misses, self._done)  # what was lost is compiled beyond the plan
             self._say_position()

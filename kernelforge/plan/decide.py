@@ -55,7 +55,8 @@ def decide(
     locked = {key.key_digest: lookup.locked_hit(key) for key in keys if is_whole and not lookup.is_suspect(key)}
 
     def decided(key: PlannedKey) -> PlannedKey:
-        return replace(key, decision=locked.get(key.key_digest) or lookup.look_up(key))
+        decision = locked.get(key.key_digest) or lookup.look_up(key)
+        return replace(key, decision=decision, seconds_before=lookup.seconds_before(key))
 
     if len(locked) == len(keys):
         return Decided(tuple(map(decided, keys)), published, packs, frozenset(damage or ()))

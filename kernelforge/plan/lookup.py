@@ -67,19 +67,29 @@ class Lookup:
         """The lockfile's answer."""
         entry = self._locked[key.symbol, key.target]
         facts = self._recorded.get(str(entry.key_digest), {})
-        seconds = self._seconds_before(key) or 0.0
-        return Hit(entry.object, "in the lockfile, and the store has its pack", facts, seconds)
+        return Hit(entry.object, "in the lockfile, and the store has its pack", facts, self.seconds_before(key) or 0.0)
 
     def look_up(self, key: PlannedKey) -> Decision:
         """The action cache's answer."""
         decision = self._answer(key)
-        return replace(decision, seconds=self._seconds_before(key)) if isinstance(decision, Miss) else decision
+        if not isinstance(decision, Miss):
+            return decision
+        return replace(decision, earlier=self._with_other_sources(key))
 
-    def _seconds_before(self, key: PlannedKey) -> float | None:
+    def seconds_before(self, key: PlannedKey) -> float | None:
         """What compiling the key took for the lockfile, whatever its sources and the compiler were then."""
         entry = self._locked.get((key.symbol, key.target))
         seconds = self._recorded.get(str(entry.key_digest), {}).get("seconds") if entry else None
         return float(seconds) if isinstance(seconds, (int, float)) else None
+
+    def _with_other_sources(self, key: PlannedKey) -> Digest | None:
+        """Key digest of the lockfile's entry, if sources are all that is known to differ; its record knows more."""
+        entry = self._locked.get((key.symbol, key.target))
+        if self._lock is None or entry is None or entry.key_digest == key.key_digest:
+            return None
+        before, now = self._lock.preimage_of(entry), key.preimage.to_json()
+        differing = {label for label in before if before[label] != now[label]}
+        return entry.key_digest if differing == {"source"} else None
 
     def _answer(self, key: PlannedKey) -> Decision:
         try:

@@ -33,11 +33,12 @@ class Hit:
 class Miss:
     """The key must be compiled, because of ``reason``.
 
-    ``seconds`` is the CPU time that the same compile key took in the previous release; None if that is not on record.
+    ``earlier`` is the key digest that the same compile key has in the previous release, if nothing but sources is known
+    to have changed since.
     """
 
     reason: str
-    seconds: float | None = None
+    earlier: Digest | None = None
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,8 @@ class PlannedKey:
     """One (kernel, compile key, target) and what is to be done about it; ``devices`` are the profiles that use it.
 
     ``reported``: how often pods missed it, 0 for a key that requests lead to for each of its devices.
+    ``seconds_before`` is the CPU time that the same compile key took in the previous release; None if that is not on
+    record.
     """
 
     kernel: str
@@ -71,6 +74,7 @@ class PlannedKey:
     key_digest: Digest
     decision: Decision
     reported: int = 0
+    seconds_before: float | None = None
 
 
 @dataclass(frozen=True)

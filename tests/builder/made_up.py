@@ -14,7 +14,7 @@ from kernelforge.builder.link import Linked, Linker
 from kernelforge.reporting import Failure
 
 OPTIONS = BuildOptions(workers=2, limits=Limits(1, 1 << 30), sys_path=())
-FACTS = CompileFacts("13.4.59", 40, 0, 0, 128, "sha256:ptx", (), seconds=0.5)
+FACTS = CompileFacts("13.4.59", 40, 0, 0, 128, "sha256:ptx", "sha256:ir", (), seconds=0.5)
 FAILURE = Failure("compile", "ValueError: no")
 
 

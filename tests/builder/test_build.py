@@ -132,7 +132,7 @@ def test_the_longest_are_begun_first(store: MemoryStore, pools: Any, linked: Any
     pools({})
     made = plan(store, widths=(32, 64, 96))
     took = {key.symbol: seconds for key, seconds in zip(made.keys, (1.0, None, 40.0), strict=True)}
-    keys = tuple(replace(key, decision=Miss("test", took[key.symbol])) for key in made.keys)
+    keys = tuple(replace(key, seconds_before=took[key.symbol]) for key in made.keys)
     _, told = run(replace(made, keys=keys), store)
     assert [took[key.planned.symbol] for key in told] == [None, 40.0, 1.0]
 

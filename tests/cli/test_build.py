@@ -116,6 +116,44 @@ def test_one_changed_line_makes_the_keys_of_its_kernel_miss(project: Path, tmp_p
         assert entry["reason"] == "source kernelforge.kernels.qk_norm_device:QkNormDevice.__init__ changed"
 
 
+def test_sources_that_trace_to_the_same_ir_are_not_compiled_again(project: Path, tmp_path: Path) -> None:
+    """A helper in another module and a line rewritten: every key misses, and the compiler would be given the same."""
+    changed = tmp_path / "changed"
+    copy_project(changed)
+    shutil.copytree(project / "clone/registry", changed / "registry")
+    rows = changed / "kernelforge/kernels/row_device.py"
+    start, end = rows.read_text().index("def inverse_rms"), rows.read_text().index("def scale_row")
+    helper = rows.read_text()[start:end]
+    head = "from typing import Any\n\nfrom cutlass import cute\n\n\n"
+    rows.with_name("row_scale_device.py").write_text(head + helper)
+    import_it = "from kernelforge.kernels.row_scale_device import inverse_rms  # noqa: F401\n\nELEMENT_TYPES"
+    rows.write_text(rows.read_text().replace(helper, "").replace("ELEMENT_TYPES", import_it, 1))
+
+    again = build(changed, project / "store")
+    assert again.code == 0, again.err
+    assert (again.totals["misses"], again.totals["built"]) == (again.totals["keys"], 0)
+    assert all(
+        entry["reason"].endswith("it traces to the same IR as in the lockfile") for entry in again.report["entries"]
+    )
+    assert objects_of(again.report) == objects_of(json.loads((project / "first.json").read_text()))
+    after = build(changed, project / "store")
+    assert after.totals["hits"] == after.totals["keys"]
+
+    # What is reused is reused for that IR alone.
+    rows.write_text(rows.read_text().replace("values * values", "values * values + values"))
+    real = build(changed, project / "store")
+    assert real.totals["built"] == real.totals["keys"]
+    assert not set(objects_of(real.report).values()) & set(objects_of(after.report).values())
+
+
+def objects_of(report: dict) -> dict[tuple[str, str], str]:
+    """Digest of the object by kernel with key, and target."""
+    return {
+        (f"{entry['kernel']} {sorted(entry['compile_key'].items())}", entry["target"]): entry["object_digest"]
+        for entry in report["entries"]
+    }
+
+
 def test_fewer_targets_are_hits(project: Path, tmp_path: Path) -> None:
     """Case H5: an object is for one architecture, so asking for fewer of them finds each."""
     fewer = tmp_path / "fewer"
