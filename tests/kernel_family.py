@@ -179,6 +179,37 @@ class CrashesOnce(Copy):
         return Copy.kernel(compile_key)
 
 
+class Moody(Copy):
+    """Ends its process for one width, raises for another and works for the rest."""
+
+    @dataclass(frozen=True)
+    class CompileKey(Copy.CompileKey):
+        pass
+
+    @staticmethod
+    def kernel(compile_key: Any) -> Any:
+        if compile_key.width == 96:
+            os.abort()
+        if compile_key.width == 160:
+            raise ValueError("not this one")
+        return Copy.kernel(compile_key)
+
+
+class Remembers(Copy):
+    """Works once in a process: what it changes there would make it fail the second time."""
+
+    @dataclass(frozen=True)
+    class CompileKey(Copy.CompileKey):
+        pass
+
+    @staticmethod
+    def kernel(compile_key: Any) -> Any:
+        if "REMEMBERED" in os.environ:
+            raise ValueError("this process has compiled me before")
+        os.environ["REMEMBERED"] = "yes"
+        return Copy.kernel(compile_key)
+
+
 class AsksDriver(Copy):
     @dataclass(frozen=True)
     class CompileKey(Copy.CompileKey):

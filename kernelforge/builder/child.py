@@ -1,8 +1,8 @@
-"""The life of one forked child: compile one key, check what came out, leave files and a result, exit.
+"""The life of one forked child: compile a few keys of one kernel, check what came out, leave files and results, exit.
 
-Whatever a kernel does here (raise, print, change the folder or the environment, abort, hang) ends with this process.
-Only files leave it; ``result.json`` is written last and by rename, so a child that died left no result, but the name of
-the phase that it was in.
+Whatever a kernel does here (raise, print, change the folder or the environment, abort, hang) ends with this process,
+and a key that failed or changed something is the last one in it. Only files leave it; ``result.json`` is written last
+and by rename, so a child that died left no result for the key that was under way, but the name of its phase.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ import os
 import resource
 import sys
 import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -29,22 +31,68 @@ _LARGEST_FILE_BYTES = 1 << 30
 _OWN_FOLDER = os.path.dirname(os.path.abspath(__file__))
 
 
-def run_child(
-    kernel: JitKernel[Any], key: Any, *, symbol: str, arch: str, folder: Path, known_ir: str = ""
-) -> NoReturn:
-    """Compile ``key`` into ``folder`` and exit; after the trace if that gives the IR with the digest ``known_ir``."""
-    phase = _Phase(folder)
+@dataclass(frozen=True)
+class ChildJob:
+    """One key and where its files go. ``known_ir``: stop after a trace that gives the IR with this digest."""
+
+    kernel: JitKernel[Any]
+    key: Any
+    number: int
+    symbol: str
+    folder: str
+    known_ir: str = ""
+
+
+def run_child(jobs: Sequence[ChildJob], *, arch: str, told: int) -> NoReturn:
+    """Do the jobs one after the other and exit; the descriptor ``told`` is told of each that is done."""
     try:
         _limit_damage()
-        _into_log(folder)
-        facts = _compile(kernel, key, symbol, arch, folder, phase, known_ir)
-        _write_result(folder, {"facts": facts.to_json()})
-    except BaseException as error:  # noqa: BLE001 (also SystemExit: a kernel that exits is a failed kernel)
-        failure = {"phase": phase.name, "message": _message(error), "source": _source(error)}
-        _write_result(folder, {"failure": failure})
-        traceback.print_exc()
+        for job in jobs:
+            if not _do(job, arch, told):
+                break
+        _tell(told, {"left": True})
     finally:
         _leave()
+
+
+def _do(job: ChildJob, arch: str, told: int) -> bool:
+    """Leave the result of one job; whether this process is as it was before, so that it may do another one."""
+    folder, before = Path(job.folder), _spent_seconds()
+    phase = _Phase(folder)
+    try:
+        _into_log(folder)
+        state = _state()
+        result: dict[str, Any] = {"facts": _compile(job, arch, folder, phase).to_json()}
+    except _KnownIr:
+        result = {"is_known_ir": True}
+    except BaseException as error:  # noqa: BLE001 (also SystemExit: a kernel that exits is a failed kernel)
+        result = {"failure": {"phase": phase.name, "message": _message(error), "source": _source(error)}}
+        traceback.print_exc()
+    _write_result(folder, result)
+    peak_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024  # KiB on Linux
+    done = {"number": job.number, "seconds": _spent_seconds() - before, "peak_memory_bytes": peak_bytes}
+    is_as_before = "failure" not in result and _state() == state
+    _tell(told, {"done": done})
+    return is_as_before
+
+
+class _KnownIr(BaseException):
+    """Ends a compile after its trace; no ``Exception``, because the compiler catches those."""
+
+
+def _state() -> tuple[Any, ...]:
+    """What a kernel may have changed for the next one."""
+    return dict(os.environ), os.getcwd(), list(sys.path), sys.stdout, sys.stderr
+
+
+def _spent_seconds() -> float:
+    """CPU seconds of this process and of those that it waited for."""
+    usages = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(usage.ru_utime + usage.ru_stime for usage in usages)
+
+
+def _tell(told: int, message: dict[str, Any]) -> None:
+    os.write(told, json.dumps({"pid": os.getpid(), **message}).encode() + b"\n")  # short enough to be written at once
 
 
 def _limit_damage() -> None:
@@ -77,24 +125,21 @@ class _Phase:
         self._file.write_text(name)
 
 
-def _compile(
-    kernel: JitKernel[Any], key: Any, symbol: str, arch: str, folder: Path, phase: _Phase, known_ir: str
-) -> CompileFacts:
+def _compile(job: ChildJob, arch: str, folder: Path, phase: _Phase) -> CompileFacts:
     from kernelforge.builder.compiler import compile_key
 
     irs: list[str] = []
 
     def on_traced(ir: bytes) -> None:
         irs.append(str(Digest.of(ir)))
-        if irs == [known_ir]:
-            _write_result(folder, {"is_known_ir": True})
-            _leave()  # here, because the compiler catches what is raised
+        if irs == [job.known_ir]:
+            raise _KnownIr
         phase.enter("compile")
 
     compiled = compile_key(
-        kernel,
-        key,
-        entry=symbol,
+        job.kernel,
+        job.key,
+        entry=job.symbol,
         arch=arch,
         folder=folder,
         on_traced=on_traced,
@@ -105,9 +150,9 @@ def _compile(
     if cubin.arch != arch:
         raise ToolchainError(f"the compiler made {cubin.arch} code for {arch}", hint="run kernelforge doctor")
     symbols = object_symbols(compiled.object)
-    if symbols.entries != {symbol}:
+    if symbols.entries != {job.symbol}:
         raise ToolchainError(
-            f"the object offers {sorted(symbols.entries)}, not {symbol}", hint="run kernelforge doctor"
+            f"the object offers {sorted(symbols.entries)}, not {job.symbol}", hint="run kernelforge doctor"
         )
     (folder / OBJECT_FILE).write_bytes(compiled.object)
     (folder / CUBIN_FILE).write_bytes(compiled.cubin)

@@ -54,6 +54,7 @@ def import_compiler(target: Target) -> None:
         )
     forbid_device_questions()
     _warm_up(target.arch)
+    _let_traces_be_seen()
 
 
 def compile_key(
@@ -80,7 +81,7 @@ def compile_key(
     arguments = kernel.warmup_inputs(key)
     stream = cute.runtime.make_fake_stream(use_tvm_ffi_env_stream=True)
     options = f"{kernel.compile_options} {_own_options(arch, folder)}"
-    _call_when_traced(on_traced)
+    _Traces.action = on_traced
     compiled = cute.compile(kernel.kernel(key), *arguments, stream, no_jit_engine=True, options=options)
     on_compiled()
     add_preload(compiled)
@@ -90,15 +91,21 @@ def compile_key(
     return Compiled(path.read_bytes(), compiled.artifacts.CUBIN, _as_bytes(compiled.artifacts.PTX))
 
 
-def _call_when_traced(action: Callable[[bytes], None]) -> None:
-    """The compiler has no hook between tracing and its passes; a process that compiles one key may have this one."""
+class _Traces:
+    """What gets the IR of the next trace."""
+
+    action: Callable[[bytes], None]
+
+
+def _let_traces_be_seen() -> None:
+    """The compiler has no hook between tracing and its passes; in a process of ours it gets one."""
     from cutlass.base_dsl.compiler import Compiler
 
     run_passes = Compiler.compile
 
     @functools.wraps(run_passes)
     def after_trace(self: Any, module: Any, *args: Any, **kwargs: Any) -> Any:
-        action(module.operation.get_asm(enable_debug_info=False).encode())
+        _Traces.action(module.operation.get_asm(enable_debug_info=False).encode())
         return run_passes(self, module, *args, **kwargs)
 
     Compiler.compile = after_trace

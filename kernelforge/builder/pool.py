@@ -1,5 +1,8 @@
 """Keeps compiling processes busy: one template per target, at most ``workers`` children at a time over all of them.
 
+A child gets a few keys of one kernel, fewer towards the end: a fork and what it has to touch cost as much as a third of
+a small key.
+
 Knows jobs and processes, no stores and no plans. Every job ends in exactly one ``Finished``, whatever its process did;
 results are yielded as they come, so that the caller publishes while others compile. A process that crashes gets a
 second try, since machines do that too; an error or a broken limit is the kernel's own and gets none.
@@ -11,6 +14,7 @@ import json
 import logging
 import os
 import selectors
+import shutil
 import signal
 import subprocess
 import sys
@@ -30,6 +34,8 @@ from kernelforge.target import Target
 logger = logging.getLogger(__name__)
 
 _LOG_TAIL_BYTES = 4000
+# The eighth key of a child gains a millisecond; a failure makes the rest of a group start anew.
+_MOST_JOBS_OF_A_CHILD = 8
 
 
 class Pool:
@@ -78,11 +84,11 @@ class Pool:
 
     def _hand_out(self) -> None:
         """Give free workers jobs; a target whose template is still importing does not hold up the others."""
-        free = self._workers - sum(len(template.running) for template in self._templates.values())
+        free = self._workers - sum(template.children for template in self._templates.values())
         ready = [template for template in self._templates.values() if template.is_ready]
         while free > 0 and any(template.waiting for template in ready):
             template = max(ready, key=lambda candidate: len(candidate.waiting))
-            template.send_next()
+            template.send_group(len(template.waiting) // (2 * self._workers))
             free -= 1
 
 
@@ -92,6 +98,7 @@ class _Template:
     folder: Path
     waiting: deque[CompileJob] = field(default_factory=deque)
     running: dict[int, tuple[CompileJob, Path]] = field(default_factory=dict)
+    child_of: dict[int, int] = field(default_factory=dict)
     crashed: dict[int, str] = field(default_factory=dict)
     is_ready: bool = False
     is_gone: bool = False
@@ -111,6 +118,11 @@ class _Template:
     @property
     def has_work(self) -> bool:
         return bool(self.waiting or self.running)
+
+    @property
+    def children(self) -> int:
+        """How many children have work."""
+        return len({self.child_of[number] for number in self.running})
 
     @property
     def log(self) -> Path:
@@ -142,11 +154,24 @@ class _Template:
             except BrokenPipeError:  # a message was still buffered for a template that died
                 logger.debug("template for %s was gone before its last message", self.setup.target)
 
-    def send_next(self) -> None:
-        job = self.waiting.popleft()
-        folder = Path(tempfile.mkdtemp(prefix=f"{job.symbol}-", dir=self.folder))
-        self.running[job.number] = (job, folder)
-        self._send({"number": job.number, "symbol": job.symbol, "folder": str(folder), "known_ir": job.known_ir})
+    def send_group(self, size: int) -> None:
+        """Start a child with up to ``size`` jobs of one kernel, at least the next one; what crashed once goes alone."""
+        first = self.waiting.popleft()
+        group = [first]
+        if first.number not in self.crashed:
+            alike = [job for job in self.waiting if job.kernel == first.kernel and job.number not in self.crashed]
+            group += alike[: min(size, _MOST_JOBS_OF_A_CHILD) - 1] if size > 1 else []
+            taken = {job.number for job in group}
+            self.waiting = deque(job for job in self.waiting if job.number not in taken)
+        for job in group:
+            folder = Path(tempfile.mkdtemp(prefix=f"{job.symbol}-", dir=self.folder))
+            self.running[job.number] = (job, folder)
+            self.child_of[job.number] = first.number
+        self._send({"jobs": [self._message(job) for job in group]})
+
+    def _message(self, job: CompileJob) -> dict[str, Any]:
+        folder = str(self.running[job.number][1])
+        return {"number": job.number, "symbol": job.symbol, "folder": folder, "known_ir": job.known_ir}
 
     def _send(self, message: Mapping[str, Any]) -> None:
         assert self.process.stdin is not None
@@ -170,8 +195,16 @@ class _Template:
             elif "broken" in message:
                 yield from self._fail_all(message["broken"])
                 return
+            elif "returned" in message:
+                self._take_back(message["returned"]["number"])
             else:
                 yield from self._finish(message["ended"])
+
+    def _take_back(self, number: int) -> None:
+        """A child has ended before it came to this job."""
+        job, folder = self.running.pop(number)
+        shutil.rmtree(folder)
+        self.waiting.appendleft(job)
 
     def _fail_all(self, why: str) -> Iterator[Finished]:
         self.is_gone = True

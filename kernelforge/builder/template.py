@@ -1,9 +1,9 @@
-"""A template process: imports the compiler for one target once, then forks a child for every key.
+"""A template process: imports the compiler for one target once, then forks a child for every few keys of a kernel.
 
 Started by ``pool`` as ``python -m kernelforge.builder.template`` with a clean environment. Messages are JSON lines: a
-``Setup``, then jobs on stdin; ``ready`` and ``ended`` on the stream that was stdout at the start. Forking from a warm
-process costs 20 ms a key and isolates each of them; starting Python and the compiler anew costs 1.2 s. It has one
-thread, because a fork copies only one.
+``Setup``, then groups of jobs on stdin; ``ready``, ``ended`` and ``returned`` on the stream that was stdout at the
+start. Forking from a warm process costs 50 ms, of which most is memory that is touched for the first time; starting
+Python and the compiler anew costs 1.2 s. It has one thread, because a fork copies only one.
 """
 
 from __future__ import annotations
@@ -14,10 +14,9 @@ import selectors
 import signal
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, BinaryIO
 
-from kernelforge.builder.child import run_child
+from kernelforge.builder.child import ChildJob, run_child
 from kernelforge.builder.hardware import KeyOnlyDevice
 from kernelforge.builder.job import Setup
 from kernelforge.builder.watch import SECONDS_BETWEEN_LOOKS, Watch
@@ -64,56 +63,83 @@ def _enumerate(setup: Setup) -> dict[str, tuple[JitKernel[Any], Any]]:
 
 def _serve(setup: Setup, keys: dict[str, tuple[JitKernel[Any], Any]], messages: BinaryIO) -> None:
     watch = Watch(setup.limits)
+    told_read, told_write = os.pipe()
     wake_up_read, wake_up_write = os.pipe()
-    os.set_blocking(wake_up_read, False)
-    os.set_blocking(wake_up_write, False)
+    for descriptor in (0, told_read, wake_up_read, wake_up_write):
+        os.set_blocking(descriptor, False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.set_wakeup_fd(wake_up_write)
-    os.set_blocking(0, False)
     selector = selectors.DefaultSelector()
-    selector.register(0, selectors.EVENT_READ)
-    selector.register(wake_up_read, selectors.EVENT_READ)
-    lines = _Lines()
+    for descriptor in (0, told_read, wake_up_read):
+        selector.register(descriptor, selectors.EVENT_READ)
+    groups, told = _Lines(0), _Lines(told_read)
     while True:
-        for ready, _ in selector.select(SECONDS_BETWEEN_LOOKS if watch else None):
-            if ready.fd == wake_up_read:
-                os.read(wake_up_read, 512)
-                for ended in watch.reap():
-                    _send(messages, {"ended": ended})
-                continue
-            chunk = os.read(0, 1 << 16)
-            if not chunk:
+        ready = {key.fd for key, _ in selector.select(SECONDS_BETWEEN_LOOKS if watch else None)}
+        _pass_on(told, watch, messages)
+        if wake_up_read in ready:
+            os.read(wake_up_read, 512)
+            _pass_on(told, watch, messages)  # what a child said before it ended
+            for message in watch.reap():
+                _send(messages, message)
+        if 0 in ready:
+            for group in groups.read():
+                _start(group["jobs"], setup, keys, watch, messages, told_write)
+            if groups.has_ended:
                 watch.kill_all()
                 return
-            for job in lines.feed(chunk):
-                if job["symbol"] in keys:
-                    watch.add(_fork(setup, keys, job), job["number"])
-                else:
-                    _send(messages, {"ended": {"number": job["number"], "problem": _NOT_FOUND_AGAIN}})
         watch.kill_beyond_limits()
 
 
-def _fork(setup: Setup, keys: dict[str, tuple[JitKernel[Any], Any]], job: dict[str, Any]) -> int:
+def _pass_on(told: _Lines, watch: Watch, messages: BinaryIO) -> None:
+    """Tell the build which jobs children have done."""
+    for message in told.read():
+        if "done" in message:
+            watch.done(message["pid"])
+            _send(messages, {"ended": {**message["done"], "code": 0, "limit": ""}})
+        else:
+            watch.left(message["pid"])
+
+
+def _start(
+    jobs: list[dict[str, Any]],
+    setup: Setup,
+    keys: dict[str, tuple[JitKernel[Any], Any]],
+    watch: Watch,
+    messages: BinaryIO,
+    told: int,
+) -> None:
+    for job in jobs:
+        if job["symbol"] not in keys:
+            _send(messages, {"ended": {"number": job["number"], "problem": _NOT_FOUND_AGAIN}})
+    found = [ChildJob(*keys[job["symbol"]], **job) for job in jobs if job["symbol"] in keys]
+    if not found:
+        return
     pid = os.fork()
     if pid == 0:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        kernel, key = keys[job["symbol"]]
-        folder, known_ir = Path(job["folder"]), job["known_ir"]
-        run_child(kernel, key, symbol=job["symbol"], arch=setup.target.arch, folder=folder, known_ir=known_ir)
-    return pid
+        run_child(found, arch=setup.target.arch, told=told)
+    watch.add(pid, [job.number for job in found])
 
 
 class _Lines:
-    """Whole JSON lines out of a stream of chunks."""
+    """Whole JSON lines out of a descriptor that does not block."""
 
-    def __init__(self) -> None:
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
         self._rest = b""
+        self.has_ended = False
 
-    def feed(self, chunk: bytes) -> Iterator[dict[str, Any]]:
-        *whole, self._rest = (self._rest + chunk).split(b"\n")
-        for line in whole:
-            yield json.loads(line)
+    def read(self) -> Iterator[dict[str, Any]]:
+        """The lines that are there."""
+        while not self.has_ended:
+            try:
+                chunk = os.read(self._descriptor, 1 << 16)
+            except BlockingIOError:
+                return
+            self.has_ended = not chunk
+            *whole, self._rest = (self._rest + chunk).split(b"\n")
+            yield from map(json.loads, whole)
 
 
 def _send(messages: BinaryIO, message: dict[str, Any]) -> None:

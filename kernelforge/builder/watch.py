@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,13 +24,16 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 @dataclass
 class _Child:
-    number: int
+    """``numbers``: the jobs that it has not done yet, the first of which is under way."""
+
+    numbers: deque[int]
     ends_at: float
     broken_limit: str = ""
+    has_left: bool = False
 
 
 class Watch:
-    """Children by pid. ``limits`` hold for each of them."""
+    """Children by pid. ``limits`` hold for each job of theirs."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -38,9 +42,19 @@ class Watch:
     def __bool__(self) -> bool:
         return bool(self._children)
 
-    def add(self, pid: int, number: int) -> None:
-        """A child that was started now, for the job with this number."""
-        self._children[pid] = _Child(number, time.monotonic() + self._limits.seconds)
+    def add(self, pid: int, numbers: Sequence[int]) -> None:
+        """A child that was started now, for the jobs with these numbers."""
+        self._children[pid] = _Child(deque(numbers), time.monotonic() + self._limits.seconds)
+
+    def done(self, pid: int) -> None:
+        """The child has done the job that was under way; the next one has all of its time."""
+        child = self._children[pid]
+        child.numbers.popleft()
+        child.ends_at = time.monotonic() + self._limits.seconds
+
+    def left(self, pid: int) -> None:
+        """The child ends by itself, between two jobs."""
+        self._children[pid].has_left = True
 
     def kill_beyond_limits(self) -> None:
         """To be called every ``SECONDS_BETWEEN_LOOKS``."""
@@ -55,20 +69,23 @@ class Watch:
             os.kill(pid, signal.SIGKILL)
 
     def reap(self) -> Iterator[dict[str, Any]]:
-        """What became of each child that has ended: job, exit code, cost, and the limit for which it was killed."""
+        """What became of the jobs of every child that has ended without doing them.
+
+        ``ended`` is the one during which it died, with its exit code and the limit for which it was killed;
+        ``returned`` are those that it had not begun.
+        """
         while self._children:
-            pid, status, usage = os.wait4(-1, os.WNOHANG)
+            pid, status, _ = os.wait4(-1, os.WNOHANG)
             if not pid:
                 return
             child = self._children.pop(pid, None)
-            if child is not None:  # else a process that outlived the child that had started it
-                yield {
-                    "number": child.number,
-                    "code": os.waitstatus_to_exitcode(status),
-                    "limit": child.broken_limit,
-                    "seconds": usage.ru_utime + usage.ru_stime,
-                    "peak_memory_bytes": usage.ru_maxrss * 1024,  # KiB on Linux
-                }
+            if child is None:  # a process that outlived the child that had started it
+                continue
+            if child.numbers and not child.has_left:
+                code = os.waitstatus_to_exitcode(status)
+                yield {"ended": {"number": child.numbers.popleft(), "code": code, "limit": child.broken_limit}}
+            for number in child.numbers:
+                yield {"returned": {"number": number}}
 
     def _broken_limit(self, pid: int, child: _Child) -> str:
         if time.monotonic() > child.ends_at:

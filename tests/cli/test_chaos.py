@@ -53,6 +53,21 @@ def test_four_faulty_kernels_among_sixty_keys(tmp_path: Path) -> None:
     assert objects(first.report) == {**objects(alone[0].report), **objects(alone[1].report)}
 
 
+def test_keys_that_share_a_process_do_not_share_what_goes_wrong(tmp_path: Path) -> None:
+    """With one worker up to eight keys of a kernel are compiled in one process, unless one of them disturbs it."""
+    widths = f"{{width: {{choices: {[32 * number for number in range(1, 17)]}}}}}"
+    manifest = write_manifest(tmp_path, ("Moody", widths), ("Remembers", widths))
+    done = run("build", manifest, "--store", "file:store", "--json", "--jobs", "1", cwd=tmp_path)
+    assert done.code == 1, done.err
+    failed = {entry["compile_key"]["width"]: entry for entry in done.report["entries"] if entry["failure"]}
+    assert {width: entry["kernel"].partition(":")[2] for width, entry in failed.items()} == {96: "Moody", 160: "Moody"}
+    assert failed[96]["failure"]["signal"] == "SIGABRT"
+    assert "not this one" in failed[160]["failure"]["message"]
+    assert done.totals["built"] == 30
+    alone = run("build", manifest, "--store", "file:alone", "--json", "--jobs", "64", cwd=tmp_path)
+    assert objects(alone.report) == objects(done.report), "with so many workers every key has a process of its own"
+
+
 def objects(report: dict) -> dict[str, str]:
     """Key digest -> digest of its object."""
     return {entry["key_digest"]: entry["object_digest"] for entry in report["entries"] if entry["object_digest"]}
