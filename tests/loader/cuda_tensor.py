@@ -47,6 +47,15 @@ class CudaTensor:
         """As PyTorch's method."""
         return self.strides[dimension]
 
+    def is_contiguous(self) -> bool:
+        """As PyTorch's method: a dimension of one element may have any stride."""
+        elements = 1
+        for size, stride in zip(reversed(self.shape), reversed(self.strides), strict=True):
+            if size != 1 and stride != elements and 0 not in self.shape:
+                return False
+            elements *= size
+        return True
+
     def new_empty(self, shape: tuple[int, ...]) -> CudaTensor:
         """A contiguous tensor elsewhere."""
         return CudaTensor(shape, (shape[1], 1), self.element, self.address + (1 << 32), self.device)
