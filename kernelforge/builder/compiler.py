@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from kernelforge.builder.driver_stand_in import answer_for, stand_in
 from kernelforge.builder.host_code import pin_host_processor
 from kernelforge.builder.preload_code import add_preload
 from kernelforge.contract import JitKernel
@@ -52,7 +53,7 @@ def import_compiler(target: Target) -> None:
         raise ToolchainError(
             f"the compiler is {loaded}, the target wants {target.cuda}", hint=_install_hint(target.cuda)
         )
-    forbid_device_questions()
+    stand_in(target.arch)
     _warm_up(target.arch)
     _let_traces_be_seen()
 
@@ -78,6 +79,7 @@ def compile_key(
     """
     from cutlass import cute
 
+    answer_for(key, arch)
     arguments = kernel.warmup_inputs(key)
     stream = cute.runtime.make_fake_stream(use_tvm_ffi_env_stream=True)
     options = f"{kernel.compile_options} {_own_options(arch, folder)}"
@@ -119,18 +121,6 @@ def _own_options(arch: str, folder: Path) -> str:
     that another one has just written.
     """
     return shlex.join(["--gpu-arch", arch, "--enable-tvm-ffi", "--keep-cubin", "--keep-ptx", "--dump-dir", str(folder)])
-
-
-def forbid_device_questions() -> None:
-    """Make a kernel that asks the driver for a fact fail with the fact's name, on machines with a GPU as well."""
-    from cutlass.utils import hardware_info
-
-    from kernelforge.builder.hardware import UndeclaredHardwareInfo
-
-    hardware_info.HardwareInfo = UndeclaredHardwareInfo
-    import cutlass.utils
-
-    cutlass.utils.HardwareInfo = UndeclaredHardwareInfo
 
 
 def _pin_flavour(cuda: str) -> None:
